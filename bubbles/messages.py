@@ -1,0 +1,173 @@
+"""The two kinds of message: what comes in and wakes a session, and what goes out to a chat.
+
+A message is one JSON object on one line. Unknown fields are ignored, so an older program can read what a
+newer one wrote; a newer `version` is refused, and the file that holds it is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from bubbles.errors import DataError, ProtocolError
+
+VERSION = 1
+
+
+def scrub(text: str) -> str:
+    """`text` without lone surrogates (each becomes U+FFFD; a pair becomes its character) and without NUL.
+
+    >>> scrub("\\ud83d\\ude00 \\ud83d|") == "\\U0001f600 \\ufffd|"
+    True
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a message came from or goes to: `telegram:42`, or `telegram:42/7` for thread 7 of that chat."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """The address that `text` names. Raises DataError where it names none."""
+        channel, colon, chat = text.partition(":")
+        if not colon or not channel or not chat or not channel.replace("-", "").replace("_", "").isalnum():
+            raise DataError(f"{text!r} is not an address", remedy="write CHANNEL:CHAT, for example telegram:42")
+        return cls(channel, chat)
+
+    def __str__(self) -> str:
+        return f"{self.channel}:{self.chat}" + (f"/{self.thread}" if self.thread else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who wrote a message. `owner` is set by the channel, from its allow-list and pairings, never from the text."""
+
+    id: str = ""
+    name: str = ""
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file beside a message: `path` is where it lies now, `name` what its sender called it, `size` in bytes."""
+
+    path: str
+    name: str = ""
+    type: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """What wakes a session. `at` is epoch seconds; `origin` is "user" or "system" and, like `channel`, is taken from the queue it lies in."""
+
+    id: str
+    at: float
+    channel: str
+    chat: str
+    text: str = ""
+    thread: str = ""
+    message: str = ""  # the platform's own id of it
+    is_group: bool = False
+    mentioned: bool = False
+    wakes: bool = True
+    sender: Sender = field(default_factory=Sender)
+    media: tuple[Media, ...] = ()
+    quote: str = ""
+    edit_of: str = ""
+    origin: str = "user"
+    job: str = ""
+    session: str = ""  # an explicit session key; only a terminal, a shell or a job may name one
+    version: int = VERSION
+
+    @property
+    def address(self) -> Address:
+        return Address(self.channel, self.chat, self.thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """What goes to a chat. `origin`: "reply", "tool", "apology", "notice", "shell" or "job" (an outcome told to cron)."""
+
+    id: str
+    at: float
+    channel: str
+    chat: str
+    text: str = ""
+    thread: str = ""
+    reply_to: str = ""  # the platform's id of the message that this answers
+    media: tuple[Media, ...] = ()
+    session: str = ""
+    turn: str = ""
+    origin: str = "reply"
+    job: str = ""
+    version: int = VERSION
+
+
+Message = TypeVar("Message", Inbound, Outbound)
+
+
+def to_dict(message: Inbound | Outbound) -> dict[str, Any]:
+    """The JSON object of a message."""
+    return asdict(message)
+
+
+def from_dict(cls: type[Message], body: dict[str, Any]) -> Message:
+    """The message that a JSON object holds. Raises DataError for a missing or ill-typed field, ProtocolError for a newer version."""
+    version = body.get("version", VERSION)
+    if not isinstance(version, int) or version > VERSION:
+        raise ProtocolError(f"a message of version {version!r}; this program knows {VERSION}", remedy="update Bubbles")
+    known: dict[str, Any] = {}
+    for item in fields(cls):
+        if item.name in body:
+            known[item.name] = _field(cls, item.name, body[item.name])
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise DataError(f"a message without {item.name!r}")
+    return cls(**known)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {"at": (int, float), "version": (int,)}
+_BOOLEANS = {"is_group", "mentioned", "wakes", "owner"}
+
+
+def _field(cls: type, name: str, value: Any) -> Any:
+    if name == "sender":
+        return Sender(**{k: v for k, v in _object(value, name).items() if k in ("id", "name", "owner")})
+    if name == "media":
+        if not isinstance(value, list | tuple):
+            raise DataError("'media' is not a list")
+        return tuple(Media(**{k: v for k, v in _object(m, name).items() if k in ("path", "name", "type", "size")}) for m in value)
+    wanted = (bool,) if name in _BOOLEANS else _TYPES.get(name, (str,))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
+        raise DataError(f"{cls.__name__.lower()}: {name!r} is {type(value).__name__}, not {wanted[-1].__name__}")
+    return scrub(value) if isinstance(value, str) else value
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{name!r} is not an object")
+    return value
+
+
+def to_line(body: dict[str, Any]) -> bytes:
+    """One JSON object as one line of ASCII, ending in "}\\n": a line without that ending was never written whole."""
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def from_line(line: bytes | str) -> dict[str, Any]:
+    """The JSON object on a line. Raises DataError where there is none."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not a JSON object: {error}") from error
+    if not isinstance(body, dict):
+        raise DataError("not a JSON object")
+    return body

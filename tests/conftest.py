@@ -1,0 +1,26 @@
+"""What every test shares: hypothesis's profile, and homes that never meet the owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from bubbles.paths import Home
+
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+settings.load_profile("suite")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A prepared home of its own, also for the programs that a test starts."""
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "home"))
+    found = Home.find()
+    found.prepare()
+    yield found
