@@ -1,0 +1,220 @@
+"""A model's lines: which rule of a script answers a request, and what the API of OpenAI makes of it. It does not know HTTP.
+
+A script is one JSON object:
+
+    {"rules": [RULE, …],          the first whose "when" fits and whose "times" are not used up answers
+     "default": RULE,             else this one (without it: the reply is "ok")
+     "models": ["fake"],          what /v1/models lists
+     "key": "…",                  the API key asked for ("" or absent: none)
+     "window_tokens": n,          longer requests are refused as `context_length_exceeded`
+     "dialect": "openai",         the rules of bubbles.kernel.context.check that a body is held against
+     "needs_reasoning": true}     an assistant message with calls must bring its reasoning_content back
+
+A RULE, every part of it optional:
+
+    when      substring of the last user or tool message (null: fits all)      times     how often it may answer
+    reply     the text; null for content null                                  echo      true: the last message's words follow the reply
+    calls     [{"name", "arguments": object or text, "id": text or null}]      reasoning text sent before the reply
+    huge      a reply of so many characters                                    finish    the finish_reason
+    usage     {"prompt_tokens", …} instead of the counted one                  chunks    pieces of the text when streamed (8)
+    status    an error of this HTTP status                                     error     its code, e.g. "context_length_exceeded"
+    headers   further HTTP headers                                             body      the whole body (object, or text sent as HTML)
+    delay_s   before the first byte                                            pause_s   between two chunks
+    cut       the connection is cut after so many chunks (0: before a byte)    endless   true: the reply is streamed for ever
+    fail      a stream ends in this error object after `after` chunks (1)      object_arguments  true: arguments as an object, not as text
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+try:
+    from bubbles.kernel import context
+except ImportError:  # until the kernel is there
+    context = None  # type: ignore[assignment]
+
+_KNOWN = frozenset(
+    "model messages stream stream_options tools tool_choice parallel_tool_calls temperature top_p n stop max_tokens max_completion_tokens seed user "
+    "presence_penalty frequency_penalty response_format reasoning_effort logit_bias metadata store".split()
+)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ERRORS = {  # status: (code, type, message)
+    400: (None, "invalid_request_error", "Invalid request."),
+    401: ("invalid_api_key", "invalid_request_error", "Incorrect API key provided."),
+    403: (None, "invalid_request_error", "Your key does not have access to this model."),
+    404: ("model_not_found", "invalid_request_error", "The model does not exist."),
+    413: (None, "invalid_request_error", "Request too large."),
+    429: ("rate_limit_exceeded", "requests", "Rate limit reached. Please try again later."),
+}
+_CODES = {  # code: (status, type, message)
+    "context_length_exceeded": (400, "invalid_request_error", "This model's maximum context length is 8192 tokens. Please reduce the length of the messages."),
+    "insufficient_quota": (429, "insufficient_quota", "You exceeded your current quota, please check your plan and billing details."),
+    "content_filter": (400, "invalid_request_error", "The response was filtered due to the prompt triggering the content management policy."),
+}
+
+
+class Refusal(Exception):
+    """The request gets this HTTP status and this body."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+def error_body(status: int, code: str | None = None, message: str = "") -> tuple[int, dict[str, Any]]:
+    """The status and the error object as the API of OpenAI words them."""
+    if code in _CODES:
+        found, kind, text = _CODES[code]
+        status = status or found
+    else:
+        default, kind, text = _ERRORS.get(status, (None, "server_error", "The server had an error while processing your request."))
+        code = code or default
+    return status, {"error": {"message": message or text, "type": kind, "param": None, "code": code}}
+
+
+def text_of(content: Any) -> str:
+    """The words of a message's content, be it text or a list of parts."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+class Script:
+    """A script and how often each of its rules has answered."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self.rules: list[dict[str, Any]] = list(script.get("rules") or [])
+        self.default: dict[str, Any] = script.get("default") or {"reply": "ok"}
+        self.models: list[str] = list(script.get("models") or ["fake"])
+        self.key: str = script.get("key") or ""
+        self.window_tokens: int = script.get("window_tokens") or 0
+        self.dialect: str = script.get("dialect") or "openai"
+        self.needs_reasoning: bool = bool(script.get("needs_reasoning"))
+        self._used = [0] * len(self.rules)
+
+    def choose(self, messages: list[dict[str, Any]]) -> tuple[dict[str, Any], str]:
+        """The rule that answers, and the words it answers to."""
+        said = next((text_of(m.get("content")) for m in reversed(messages) if m.get("role") in ("user", "tool")), "")
+        for n, rule in enumerate(self.rules):
+            if (rule.get("when") is None or rule["when"] in said) and self._used[n] < rule.get("times", math.inf):
+                self._used[n] += 1
+                return rule, said
+        return self.default, said
+
+    def check(self, body: Any) -> None:
+        """Raise Refusal where the API of OpenAI, or this script, would not take the body of a chat completion."""
+        for complaint in _complaints(body):
+            raise Refusal(*error_body(400, message=complaint))
+        messages = body["messages"]
+        for complaint in context.check(messages, self.dialect) if context else ():
+            raise Refusal(*error_body(400, message=complaint))
+        if self.needs_reasoning:
+            for n, message in enumerate(messages):
+                if message.get("tool_calls") and not message.get("reasoning_content"):
+                    raise Refusal(*error_body(400, message=f"messages[{n}]: reasoning_content must be passed back to the API"))
+        if self.window_tokens and context:
+            asked = context.tokens(messages) + context.tokens(body.get("tools") or [])
+            if asked > self.window_tokens:
+                text = f"This model's maximum context length is {self.window_tokens} tokens. However, your messages resulted in {asked} tokens."
+                raise Refusal(*error_body(400, "context_length_exceeded", text))
+
+
+def _complaints(body: Any) -> list[str]:
+    if not isinstance(body, dict):
+        return ["We could not parse the JSON body of your request."]
+    found = [f"Unrecognized request argument supplied: {key}" for key in body if key not in _KNOWN]
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        found.append("you must provide a model parameter")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+        found.append("'messages' must be a non-empty array of objects")
+    if not isinstance(body.get("stream", False), bool):
+        found.append("'stream' must be a boolean")
+    if "stream_options" in body and not body.get("stream"):
+        found.append("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+    for key in ("max_tokens", "max_completion_tokens"):
+        if key in body and (not isinstance(body[key], int) or body[key] < 1):
+            found.append(f"'{key}' must be a positive integer")
+    if not isinstance(body.get("temperature", 1), int | float) or not 0 <= body.get("temperature", 1) <= 2:
+        found.append("'temperature' must lie between 0 and 2")
+    return found + _tool_complaints(body)
+
+
+def _tool_complaints(body: dict[str, Any]) -> list[str]:
+    tools = body.get("tools")
+    if tools is None:
+        return ["'tool_choice' is only allowed when 'tools' are specified."] if "tool_choice" in body else []
+    if not isinstance(tools, list) or not tools:
+        return ["'tools' must be a non-empty array"]
+    found = []
+    for n, tool in enumerate(tools):
+        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+        if not isinstance(function, dict) or not _NAME.fullmatch(str(function.get("name", ""))):
+            found.append(f"tools[{n}]: a function with a name of [A-Za-z0-9_-]{{1,64}} is expected")
+        elif not isinstance(function.get("parameters", {}), dict):
+            found.append(f"tools[{n}].function.parameters is not an object")
+    return found
+
+
+class Speech:
+    """One rule's answer to one request, as a whole or in deltas."""
+
+    def __init__(self, rule: dict[str, Any], said: str, number: int) -> None:
+        self.rule = rule
+        self.text: str | None = rule.get("reply", None if rule.get("calls") else "ok")
+        if rule.get("huge"):
+            self.text = ("words and more words " * (rule["huge"] // 21 + 1))[: rule["huge"]]
+        if rule.get("echo"):
+            self.text = (rule.get("reply") or "") + said
+        self.reasoning: str = rule.get("reasoning") or ""
+        self.calls = [self._call(n, call, number) for n, call in enumerate(rule.get("calls") or [])]
+        self.finish: str = rule.get("finish") or ("tool_calls" if self.calls else "stop")
+
+    def _call(self, n: int, call: dict[str, Any], number: int) -> dict[str, Any]:
+        arguments = call.get("arguments", {})
+        if not isinstance(arguments, str) and not self.rule.get("object_arguments"):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        made = {"id": call.get("id", f"call_{number:04d}_{n}"), "type": "function", "function": {"name": call["name"], "arguments": arguments}}
+        if made["id"] is None:
+            del made["id"]
+        return made
+
+    def message(self) -> dict[str, Any]:
+        """The message of an answer that is not streamed."""
+        made: dict[str, Any] = {"role": "assistant", "content": self.text, "refusal": None}
+        if self.reasoning:
+            made["reasoning_content"] = self.reasoning
+        if self.calls:
+            made["tool_calls"] = self.calls
+        return made
+
+    def deltas(self) -> list[dict[str, Any]]:
+        """The deltas of a streamed answer: role, reasoning, text, then each call and the fragments of its arguments."""
+        made: list[dict[str, Any]] = [{"role": "assistant", "content": None if self.text is None else ""}]
+        made += [{"reasoning_content": piece} for piece in pieces(self.reasoning, 4)]
+        made += [{"content": piece} for piece in pieces(self.text or "", self.rule.get("chunks", 8))]
+        for n, call in enumerate(self.calls):
+            function = call["function"]
+            opening = {**call, "index": n, "function": {"name": function["name"], "arguments": ""}}
+            if not isinstance(function["arguments"], str):
+                made.append({"tool_calls": [{**opening, "function": function}]})
+                continue
+            made.append({"tool_calls": [opening]})
+            made += [{"tool_calls": [{"index": n, "function": {"arguments": piece}}]} for piece in pieces(function["arguments"], 3)]
+        return made
+
+    def usage(self, asked_bytes: int) -> dict[str, Any]:
+        """Tokens as counted (four bytes each), or as the script says."""
+        answered = len(json.dumps(self.message())) // 4
+        counted = {"prompt_tokens": asked_bytes // 4, "completion_tokens": answered, "total_tokens": asked_bytes // 4 + answered}
+        return self.rule.get("usage") or {**counted, "prompt_tokens_details": {"cached_tokens": 0}}
+
+
+def pieces(text: str, most: int) -> list[str]:
+    """`text` in at most `most` pieces of one length."""
+    size = max(1, math.ceil(len(text) / max(1, most)))
+    return [text[at : at + size] for at in range(0, len(text), size)]
