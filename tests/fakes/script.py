@@ -36,10 +36,9 @@ try:
 except ImportError:  # until the kernel is there
     context = None  # type: ignore[assignment]
 
-_KNOWN = frozenset(
-    "model messages stream stream_options tools tool_choice parallel_tool_calls temperature top_p n stop max_tokens max_completion_tokens seed user "
-    "presence_penalty frequency_penalty response_format reasoning_effort logit_bias metadata store".split()
-)
+_KNOWN = {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort"}
+_KNOWN |= {"temperature", "top_p", "n", "stop", "max_tokens", "max_completion_tokens", "seed", "presence_penalty", "frequency_penalty", "logit_bias"}
+_KNOWN |= {"user", "metadata", "store"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ERRORS = {  # status: (code, type, message)
     400: (None, "invalid_request_error", "Invalid request."),
@@ -50,7 +49,7 @@ _ERRORS = {  # status: (code, type, message)
     429: ("rate_limit_exceeded", "requests", "Rate limit reached. Please try again later."),
 }
 _CODES = {  # code: (status, type, message)
-    "context_length_exceeded": (400, "invalid_request_error", "This model's maximum context length is 8192 tokens. Please reduce the length of the messages."),
+    "context_length_exceeded": (400, "invalid_request_error", "This model's maximum context length is 8192 tokens."),
     "insufficient_quota": (429, "insufficient_quota", "You exceeded your current quota, please check your plan and billing details."),
     "content_filter": (400, "invalid_request_error", "The response was filtered due to the prompt triggering the content management policy."),
 }

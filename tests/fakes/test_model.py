@@ -13,7 +13,11 @@ from tests.fakes.start import FakeModel, model
 openai = pytest.importorskip("openai", reason="openai is in the dev extra")
 
 HI = [{"role": "user", "content": "hi"}]
-TOOL = {"type": "function", "function": {"name": "exec", "description": "run", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "exec", "description": "run", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}},
+}
+ORPHANED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "x", "arguments": "{}"}}]}
 CALLS = [{"name": "exec", "arguments": {"command": "du -sh 'ä ö'"}}, {"name": "exec", "arguments": {"command": "ls"}}]
 
 
@@ -84,7 +88,9 @@ def test_errors_are_those_the_official_client_knows(server: FakeModel, client: A
 
 
 def test_a_rule_answers_as_often_as_it_may(server: FakeModel, client: Any) -> None:
-    server.play({"rules": [{"when": "hi", "reply": "first", "times": 1}, {"when": "bye", "reply": "bye"}], "default": {"reply": "you said: ", "echo": True}})
+    server.play(
+        {"rules": [{"when": "hi", "reply": "first", "times": 1}, {"when": "bye", "reply": "bye"}], "default": {"reply": "you said: ", "echo": True}}
+    )
     said = [client.chat.completions.create(model="fake", messages=HI).choices[0].message.content for _ in range(2)]
     assert said == ["first", "you said: hi"]
     assert [b["messages"][-1]["content"] for b in server.seen()["bodies"]] == ["hi", "hi"]
@@ -93,9 +99,8 @@ def test_a_rule_answers_as_often_as_it_may(server: FakeModel, client: Any) -> No
 @pytest.mark.parametrize("cut", [0, 1, 3])
 def test_a_connection_is_cut(server: FakeModel, client: Any, cut: int) -> None:
     server.play({"default": {"reply": "one two three four", "cut": cut}})
-    with pytest.raises((openai.APIConnectionError, Exception)) as caught:
+    with pytest.raises(Exception, match="closed|Connection"):
         list(client.chat.completions.create(model="fake", messages=HI, stream=True))
-    assert "closed" in str(caught.value) or "Connection" in str(caught.value)
 
 
 def test_a_stream_that_fails_in_the_middle(server: FakeModel, client: Any) -> None:
@@ -123,7 +128,7 @@ def test_an_endless_stream_ends_when_the_client_hangs_up(server: FakeModel, clie
         {"messages": []},
         {"messages": [{"role": "user", "content": None}]},
         {"messages": [*HI, {"role": "tool", "tool_call_id": "c1", "content": "orphan"}]},
-        {"messages": [*HI, {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "x", "arguments": "{}"}}]}]},
+        {"messages": [*HI, ORPHANED]},
         {"tools": []},
         {"tools": [{"type": "function", "function": {"name": "not a name"}}]},
         {"tool_choice": "auto"},
