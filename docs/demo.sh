@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# What `make demo` shows. First a real answer from a model that runs on this machine; then, with a scripted model in its place,
+# a turn in which files are written, a command is run and its result is told. Both homes lie under .demo/.
+#
+#   make demo                     a question of its own
+#   make demo Q="your question"   yours
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for variable in "${!BUBBLES_@}"; do unset "$variable"; done # no setting and no key of yours takes part
+export BUBBLES_AGENTS__DEFAULTS__LANGUAGE=en
+
+if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+
+tell() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+
+run() { # shows a command as one would type it, and runs it
+  printf '$ %s\n' "$(printf '%q ' "$@" | sed "s|$PWD/||g; s/\\\\ / /g")"
+  "$@"
+}
+
+fail() {
+  printf '\nThe demonstration failed: %s\n' "$*" >&2
+  exit 1
+}
+
+# --- A model on this machine ---------------------------------------------------------------------------------------------
+
+question=${Q:-"What is the capital of France? Answer in one short sentence."}
+session=demo-$(date +%H%M%S)
+export BUBBLES_HOME=$PWD/.demo/home
+
+tell "1. A real model, on this machine: no key, no network once it is fetched."
+run bin/bubbles models fetch || fail "the model could not be fetched"
+run bin/bubbles onboard --yes || fail "no configuration could be made"
+
+tell "2. A question goes the whole way: terminal → queue on disk → session → model → terminal."
+run env BUBBLES_AGENTS__DEFAULTS__PROVIDER=embedded bin/bubbles agent -s "$session" -m "$question" || fail "the model did not answer"
+
+# The proof is the session's own history: who answered, and how many tokens that took.
+.venv/bin/python docs/who_answered.py "$BUBBLES_HOME/sessions/$session/session.jsonl" || fail "the model did not run"
+
+# --- A scripted model ----------------------------------------------------------------------------------------------------
+
+tell "3. Now a turn with tools. The model of step 1 is too small to use them, so here a SCRIPTED model speaks:"
+echo "   its lines are fixed (docs/demo.json). All else is real: queue, session, files, shell, history."
+export BUBBLES_HOME=$PWD/.demo/scripted
+mkdir -p .demo
+coproc MODEL { exec .venv/bin/python -m tests.fakes.model --script docs/demo.json --with-parent; }
+trap 'kill "$MODEL_PID" 2>/dev/null || true' EXIT
+read -r -t 30 url <&"${MODEL[0]}" || fail "the scripted model did not start"
+export BUBBLES_AGENTS__DEFAULTS__PROVIDER=custom BUBBLES_AGENTS__DEFAULTS__MODEL=scripted BUBBLES_PROVIDERS__CUSTOM__BASE_URL=$url
+
+run bin/bubbles agent -s "$session" -m "Write a shell script that prints the squares of 1 to 5, run it, keep its output in a file, and tell me the result." ||
+  fail "the turn with tools did not end well"
+
+work=.demo/scripted/sessions/$session/work
+tell "4. What it left behind, in the session's working directory:"
+run ls -l "$work"
+run cat "$work/squares.txt" || fail "the command's output is not there"
+[ "$(tail -n 1 "$work/squares.txt")" = "5 x 5 = 25" ] || fail "squares.txt is not what the script should have written"
+
+cat <<TEXT
+
+${bold}That was all of it. Three things to type next:${plain}
+
+  BUBBLES_HOME=.demo/home bin/bubbles agent        go on talking with the model of step 1
+  bin/bubbles onboard                              an installation of your own, in ~/.bubbles
+  git log -3 | bin/bubbles ask 'what changed?'     after that: a question in a pipe
+
+TEXT
