@@ -29,7 +29,7 @@ lint: $(READY)  ## ruff, mypy and shellcheck alone
 
 lock: $(READY)  ## requirements.lock anew, from pyproject.toml
 	@$(BIN)/python -m venv .venv/lock
-	@.venv/lock/bin/python -m pip install -q uv
+	@.venv/lock/bin/python -m pip install -qq uv
 	@.venv/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--extra all --extra dev --custom-compile-command 'make lock' $(ARGS) -o requirements.lock pyproject.toml
 
@@ -46,8 +46,8 @@ $(READY): requirements.lock pyproject.toml
 	@echo "make: setting up .venv with $$($(PYTHON) --version), from requirements.lock (about 80 MB the first time)"
 	@$(PYTHON) -m venv .venv
 	@awk '/^[a-z].*==/ { wanted = /^(pip|setuptools)==/ } wanted' requirements.lock > .venv/first.lock
-	@$(BIN)/python -m pip install -q --require-hashes -r .venv/first.lock
-	@$(BIN)/python -m pip install -q --require-hashes --no-build-isolation -r requirements.lock
-	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install -qq --require-hashes -r .venv/first.lock
+	@$(BIN)/python -m pip install -qq --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q bubbles
 	@touch $@

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 TOP = {
     ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "README.zh-CN.md", "SECURITY.md", "SPEC.md",
-    "bin", "bubbles", "docs", "pyproject.toml", "requirements.lock", "templates", "tests",
+    "bench", "bin", "bubbles", "docs", "pyproject.toml", "requirements.lock", "templates", "tests",
 }  # fmt: skip
 
 # Import names where they are not the distribution's own.
@@ -170,7 +170,7 @@ def test_a_wheel_brings_all_that_the_checkout_has(tmp_path: Path) -> None:
     inside |= {f"bubbles/{path.relative_to(ROOT)}" for path in tracked() if path.is_relative_to(ROOT / "templates")}
     assert inside - names == set()
     program = "import bubbles.sessions.folder as f; print(f.templates() / 'session' / 'SOUL.md')"
-    answer = subprocess.run([sys.executable, "-P", "-S", "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "installed")},
+    answer = subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "installed")},
                             capture_output=True, text=True, check=True)  # fmt: skip
     assert Path(answer.stdout.strip()).is_relative_to(tmp_path / "installed")
     assert Path(answer.stdout.strip()).is_file()
