@@ -7,6 +7,7 @@
     ├─ Unavailable              yes         69     the caller; a door that is closed
     ├─ TryAgain                 yes         75     the caller; disk full, lock held
     ├─ ProtocolError            no          76     the log
+    ├─ NeedBase                 yes                the caller, which sends all again
     ├─ ModelError(attempts)                        the user, by category alone
     │  ├─ RateLimited           yes
     │  ├─ ModelDown             yes                5xx, timeout, connection
@@ -85,6 +86,12 @@ class ProtocolError(BubblesError):
     """The peer, or a file, speaks another version."""
 
     kind, exit = "protocol", PROTOCOL
+
+
+class NeedBase(BubblesError):
+    """What a request refers to is not there any more (or not yet); the caller sends all of it."""
+
+    kind, temporary = "need_base", True
 
 
 class ModelError(BubblesError):
