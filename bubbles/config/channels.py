@@ -1,0 +1,172 @@
+"""The section `channels`: which platforms are on, with whose credentials, for whom, and whose session a message enters.
+
+It imports no platform's SDK, so that a setting can be checked without one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
+
+from bubbles.config.section import ApiKey, Name, Secret, Section, Url, not_yet
+from bubbles.errors import DataError
+from bubbles.messages import Address
+
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+GroupPolicy = Literal["mention", "open", "allowlist"]  # answers where it is mentioned; to everything; in the groups of group_allow_from
+
+
+def _addresses(value: dict[str, list[str]]) -> dict[str, list[str]]:
+    for text in (text for texts in value.values() for text in texts):
+        try:
+            Address.parse(text)
+        except DataError:
+            raise ValueError(f"addresses such as telegram:42; {text!r} is none") from None
+    return value
+
+
+class Platform(Section):
+    """What every platform has. An empty `allow_from` lets in nobody but those who have been paired."""
+
+    enabled: Annotated[StrictBool, not_yet("this channel", False)] = False
+    allow_from: list[str] = Field(default_factory=list)  # ids of people, as the platform writes them; "*": everybody
+    targets: list[str] = Field(default_factory=list)  # chats that the assistant may write to unasked
+    on_uncertain: Literal["resend", "hold"] = "resend"  # what becomes of a message whose sending was begun and never confirmed
+
+
+class Grouped(Platform):
+    """A platform with groups."""
+
+    group_policy: GroupPolicy = "mention"
+    group_allow_from: list[str] = Field(default_factory=list)
+
+
+class DingTalk(Grouped):
+    """DingTalk, by its stream mode."""
+
+    client_id: str = ""
+    client_secret: ApiKey = Secret("")
+
+
+class Discord(Grouped):
+    """Discord, by its gateway."""
+
+    token: ApiKey = Secret("")
+
+
+class Email(Platform):
+    """E-mail: IMAP in, SMTP out."""
+
+    imap_host: Name = ""
+    imap_port: Port = 993
+    imap_security: Literal["tls", "starttls", "none"] = "tls"
+    imap_username: str = ""
+    imap_password: Secret = Secret("")
+    mailbox: str = "INBOX"
+    smtp_host: Name = ""
+    smtp_port: Port = 465
+    smtp_security: Literal["tls", "starttls", "none"] = "tls"
+    smtp_username: str = ""
+    smtp_password: Secret = Secret("")
+    from_address: Name = ""  # "": smtp_username
+    poll_s: StrictInt = Field(default=60, ge=5, le=86_400)
+    auto_reply: StrictBool = True  # off: mail is read and never answered by itself
+    authserv_id: Name = ""  # whose Authentication-Results are believed
+
+
+class Feishu(Grouped):
+    """Feishu or Lark, by its long connection."""
+
+    app_id: Name = ""
+    app_secret: ApiKey = Secret("")
+    domain: Literal["feishu", "lark"] = "feishu"
+
+
+class Matrix(Grouped):
+    """Matrix, encrypted rooms included."""
+
+    homeserver: Url = ""
+    user_id: Name = ""
+    access_token: ApiKey = Secret("")
+    device_id: Name = ""
+    e2ee: StrictBool = True
+
+
+class Mention(Section):
+    """When a mention is needed."""
+
+    require_in_groups: StrictBool = True
+
+
+class Mochat(Platform):
+    """Mochat."""
+
+    base_url: Url = ""
+    claw_token: ApiKey = Secret("")
+    agent_user_id: Name = ""
+    sessions: list[str] = Field(default_factory=list)  # [] or ["*"]: all
+    panels: list[str] = Field(default_factory=list)
+    mention: Mention = Field(default_factory=Mention)
+
+
+class QQ(Platform):
+    """QQ, by its official bot gateway."""
+
+    app_id: Name = ""
+    secret: ApiKey = Secret("")
+
+
+class DirectMessages(Section):
+    """Who may write to the bot directly: everybody in the workspace, those of `allow_from`, or nobody."""
+
+    policy: Literal["open", "allowlist", "off"] = "allowlist"
+
+
+class Slack(Grouped):
+    """Slack, by socket mode."""
+
+    bot_token: ApiKey = Secret("")
+    app_token: ApiKey = Secret("")
+    dm: DirectMessages = Field(default_factory=DirectMessages)
+
+
+class Telegram(Grouped):
+    """Telegram, by its bot API."""
+
+    token: ApiKey = Secret("")
+    proxy: ApiKey = Secret("")  # http:// or socks5://; may hold a password
+
+
+class WeChat(Grouped):
+    """WeChat: `ilink` is Tencent's API for bots; `wcferry` drives a client on a Windows machine that answers at `host:port`."""
+
+    backend: Literal["ilink", "wcferry"] = "ilink"
+    host: Name = "127.0.0.1"
+    port: Port = 10086
+
+
+class WhatsApp(Grouped):
+    """WhatsApp, through the bridge."""
+
+    web_version: list[StrictInt] = Field(default_factory=list)  # [2, 3000, …]; []: the bridge's own
+
+
+class Channels(Section):
+    """The section `channels`: what holds for all of them, and each platform. The terminal is always on and has no settings."""
+
+    send_progress: StrictBool = True  # text that comes beside tool calls reaches the chat
+    send_tool_hints: StrictBool = True  # and so does what is called: read_file("…")
+    session_mode: Literal["channel", "user", "global"] = "channel"
+    people: Annotated[dict[str, list[str]], AfterValidator(_addresses)] = Field(default_factory=dict)  # {NAME: [telegram:42, feishu:ou_x]}
+    dingtalk: DingTalk = Field(default_factory=DingTalk)
+    discord: Discord = Field(default_factory=Discord)
+    email: Email = Field(default_factory=Email)
+    feishu: Feishu = Field(default_factory=Feishu)
+    matrix: Matrix = Field(default_factory=Matrix)
+    mochat: Mochat = Field(default_factory=Mochat)
+    qq: QQ = Field(default_factory=QQ)
+    slack: Slack = Field(default_factory=Slack)
+    telegram: Telegram = Field(default_factory=Telegram)
+    wechat: WeChat = Field(default_factory=WeChat)
+    whatsapp: WhatsApp = Field(default_factory=WhatsApp)

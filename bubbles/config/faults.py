@@ -1,0 +1,105 @@
+"""What is wrong with a value, said to the person who wrote it: the dotted key, what was found, what is allowed.
+
+It never shows a secret, nor a group of settings that may hold one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from bubbles.config.section import Key, Section, dotted, is_secret, within
+from bubbles.errors import Misconfigured
+
+_SHAPES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
+
+
+def misconfigured(error: ValidationError, at: Key, annotation: Any, where: str, sources: Mapping[Key, str]) -> Misconfigured:
+    """The error to raise for `error`, found in a value of `annotation` that stands at `at` in `where`.
+
+    `sources` names the environment variable that a key's value came from."""
+    told = [_told(one, at, annotation, sources) for one in error.errors(include_url=False)]
+    lines = [text for text, _ in told]
+    text = f"{where}: {lines[0]}" if len(lines) == 1 else "\n  ".join((f"{where}:", *lines))
+    return Misconfigured(text, remedy=told[0][1].format(where=where) if told[0][1] else "")
+
+
+def _told(one: Any, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tuple[str, str]:
+    """(sentence, remedy) for one of pydantic's findings."""
+    key = (*at, *(part for part in one["loc"] if part != "[key]"))
+    found = _field(annotation, one["loc"])
+    variable = next((name for place, name in sources.items() if place == key[: len(place)]), "")
+    name = f"{dotted(key)} (from {variable})" if variable else dotted(key)
+    if one["type"] == "not_yet":
+        instead = json.dumps(one["ctx"]["instead"])
+        remedy = f"unset {variable}" if variable else f"set {dotted(key)} to {instead} in {{where}}"
+        return f"{name}: {one['ctx']['what']} is not built yet", remedy.replace("{}", "{{}}")
+    if one["type"] == "missing":
+        return f"{name} is missing", ""
+    said = str(one["ctx"]["error"]) if one["type"] == "value_error" else allowed(found)
+    return f"{name}: found {shown(one['input'], found)}; allowed: {said or one['msg']}", ""
+
+
+def _field(annotation: Any, location: tuple[str | int, ...]) -> Any:
+    """The FieldInfo, or the annotation, that a location leads to."""
+    found: Any = annotation
+    for part in location:
+        section, container = within(found.annotation if isinstance(found, FieldInfo) else found)
+        if section is not None and container is None and part in section.model_fields:
+            found = section.model_fields[str(part)]
+        elif section is not None and container is not None:
+            found = section
+        else:
+            return _element(found)
+    return found
+
+
+def _element(found: Any) -> Any:
+    arguments = get_args(found.annotation if isinstance(found, FieldInfo) else found)
+    return arguments[-1] if arguments else found
+
+
+def shown(value: Any, found: Any) -> str:
+    """`value` as it may be shown: not at all where it is or may hold a secret, and never long.
+
+    >>> shown("http://me:pw@host/", None)
+    '"http://***@host/"'
+    """
+    annotation = found.annotation if isinstance(found, FieldInfo) else found
+    if is_secret(annotation):
+        return "(hidden)"
+    if within(annotation)[0] is not None or isinstance(value, Section | dict | list):
+        return _SHAPES.get(type(value), "something else")
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    text = re.sub(r"://[^/@\s]*@", "://***@", text)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def allowed(found: Any) -> str:
+    """What a field's type and bounds allow, in words."""
+    annotation: Any = found.annotation if isinstance(found, FieldInfo) else found
+    metadata: tuple[Any, ...] = tuple(found.metadata) if isinstance(found, FieldInfo) else ()
+    while hasattr(annotation, "__metadata__"):
+        metadata, annotation = (*metadata, *annotation.__metadata__), get_args(annotation)[0]
+    origin: Any = get_origin(annotation) or annotation
+    if origin is Literal:
+        return "one of " + ", ".join(json.dumps(choice) for choice in get_args(annotation))
+    if origin in (int, float):
+        return ("a whole number" if origin is int else "a number") + _bounds(metadata)
+    if isinstance(origin, type) and issubclass(origin, Section):
+        return "an object"
+    return _SHAPES.get(origin, "text")
+
+
+def _bounds(metadata: tuple[Any, ...]) -> str:
+    flat = [inner for item in metadata for inner in (item, *getattr(item, "metadata", ()))]
+    low = next((item.ge for item in flat if getattr(item, "ge", None) is not None), None)
+    high = next((item.le for item in flat if getattr(item, "le", None) is not None), None)
+    if low is None or high is None:
+        return ""
+    return f" from {low:g} to {high:g}" if isinstance(high, float) else f" from {low} to {high}"

@@ -1,0 +1,140 @@
+"""The section `providers`: one class for each party that can be asked for an answer.
+
+It does not know how one is asked, nor which of them can be asked yet: `bubbles.providers` does, and refuses the others by name.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, StrictBool, StrictInt
+
+from bubbles.config.section import ApiKey, Headers, PathText, Secret, Section, Url
+
+
+class Provider(Section):
+    """What every provider has. `base_url` "" is the provider's own address."""
+
+    base_url: Url = ""
+    headers: Headers = Field(default_factory=dict)  # sent with each request; as secret as a key
+
+
+class Keyed(Provider):
+    """A provider that knows its customers by a key."""
+
+    api_key: ApiKey = Secret("")
+
+
+class Anthropic(Keyed):
+    """Anthropic."""
+
+
+class OpenAI(Keyed):
+    """OpenAI."""
+
+
+class Gemini(Keyed):
+    """Google Gemini."""
+
+
+class DeepSeek(Keyed):
+    """DeepSeek."""
+
+
+class Groq(Keyed):
+    """Groq."""
+
+
+class Moonshot(Keyed):
+    """Moonshot (Kimi)."""
+
+
+class MiniMax(Keyed):
+    """MiniMax."""
+
+
+class Zhipu(Keyed):
+    """Zhipu (GLM)."""
+
+
+class DashScope(Keyed):
+    """DashScope (Qwen)."""
+
+
+class OpenRouter(Keyed):
+    """OpenRouter, a gateway."""
+
+
+class AiHubMix(Keyed):
+    """AiHubMix, a gateway."""
+
+
+class SiliconFlow(Keyed):
+    """SiliconFlow, a gateway."""
+
+
+class VolcEngine(Keyed):
+    """VolcEngine, a gateway."""
+
+
+class Traits(Section):
+    """What the endpoint cannot say about one of its models, and the owner can."""
+
+    tools: StrictBool = True  # it can call tools
+    context_tokens: StrictInt = Field(default=0, ge=0, le=10_000_000)  # its window; 0: not known
+    reasoning: Literal["drop", "keep", "require"] = "drop"  # what becomes of earlier reasoning in a request
+
+
+class Custom(Keyed):
+    """Any endpoint that speaks OpenAI's chat protocol; the key is optional."""
+
+    models: dict[str, Traits] = Field(default_factory=dict)  # by the endpoint's own names
+
+
+class Ollama(Keyed):
+    """Ollama on this or another machine."""
+
+
+class Vllm(Keyed):
+    """vLLM on this or another machine."""
+
+
+class OpenAICodex(Provider):
+    """OpenAI Codex, by login."""
+
+
+class GitHubCopilot(Provider):
+    """GitHub Copilot, by login."""
+
+
+class Embedded(Section):
+    """A model file run by Bubbles itself."""
+
+    model_path: PathText = ""  # a GGUF file
+    context_tokens: StrictInt = Field(default=8192, ge=512, le=1_000_000)
+    threads: StrictInt = Field(default=0, ge=0, le=1024)  # 0: as many as there are cores
+    idle_s: StrictInt = Field(default=600, ge=0, le=604_800)  # unloaded after so long without a request; 0: never
+
+
+class Providers(Section):
+    """The section `providers`."""
+
+    anthropic: Anthropic = Field(default_factory=Anthropic)
+    openai: OpenAI = Field(default_factory=OpenAI)
+    gemini: Gemini = Field(default_factory=Gemini)
+    deepseek: DeepSeek = Field(default_factory=DeepSeek)
+    groq: Groq = Field(default_factory=Groq)
+    moonshot: Moonshot = Field(default_factory=Moonshot)
+    minimax: MiniMax = Field(default_factory=MiniMax)
+    zhipu: Zhipu = Field(default_factory=Zhipu)
+    dashscope: DashScope = Field(default_factory=DashScope)
+    openrouter: OpenRouter = Field(default_factory=OpenRouter)
+    aihubmix: AiHubMix = Field(default_factory=AiHubMix)
+    siliconflow: SiliconFlow = Field(default_factory=SiliconFlow)
+    volcengine: VolcEngine = Field(default_factory=VolcEngine)
+    custom: Custom = Field(default_factory=Custom)
+    ollama: Ollama = Field(default_factory=Ollama)
+    vllm: Vllm = Field(default_factory=Vllm)
+    openai_codex: OpenAICodex = Field(default_factory=OpenAICodex)
+    github_copilot: GitHubCopilot = Field(default_factory=GitHubCopilot)
+    embedded: Embedded = Field(default_factory=Embedded)

@@ -1,0 +1,28 @@
+"""Which form of config.json this program writes, and the steps that lead to it from every older one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bubbles.errors import Misconfigured
+
+Raw = dict[str, Any]
+VERSION = 1
+MIGRATIONS: Mapping[int, Callable[[Raw], Raw]] = {}  # n: what makes a file of version n one of n + 1
+
+
+def migrate(raw: Raw, where: str, *, steps: Mapping[int, Callable[[Raw], Raw]] = MIGRATIONS, version: int = VERSION) -> Raw:
+    """`raw` in the form of `version`; a file that says none is taken to be of this one. Raises Misconfigured for a newer one.
+
+    >>> migrate({"version": 1, "old": 3}, "config.json", steps={1: lambda raw: {"new": raw["old"]}}, version=2)
+    {'version': 2, 'new': 3}
+    """
+    found = raw.get("version", version)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise Misconfigured(f"{where}: version: found {found!r}; allowed: a whole number from 1 to {version}", remedy=f"set version to {version}")
+    if found > version:
+        raise Misconfigured(f"{where} is of version {found}; this program knows {version}", remedy="update Bubbles; the file was left as it is")
+    for step in range(found, version):
+        raw = {**steps[step](raw), "version": step + 1}
+    return {"version": version, **{key: value for key, value in raw.items() if key != "version"}}
