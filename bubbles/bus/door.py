@@ -1,0 +1,208 @@
+"""A daemon's door: one ROUTER socket, at which it is asked and rung.
+
+It does not know what an operation does, and keeps nothing about a peer but the requests it is answering. It reads
+the socket's descriptor itself: half the price of zmq.asyncio, and no receive that can be cancelled with a message
+in its hands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import zmq
+
+from bubbles import __version__, log
+from bubbles.bus import wire
+from bubbles.bus.lock import Lock
+from bubbles.bus.pulse import Pulse
+from bubbles.errors import BubblesError, ProtocolError
+from bubbles.paths import Home
+
+ALIVE_S = 5.0  # a request that is being answered is never silent for longer
+_ROUND = 200  # messages taken before the loop's other work has a turn
+_WAITING = 10_000  # messages queued for one slow peer; what is above is lost, as any message may be
+_LINGER_MS = 200
+
+Answer = dict[str, Any] | tuple[dict[str, Any], Sequence[bytes]]
+Op = Callable[["Request"], Awaitable[Answer]]
+
+
+class Request:
+    """One question at the door: its `op`, `body` and `blobs`. `id` is the caller's, the same when it asks again."""
+
+    __slots__ = ("blobs", "body", "id", "op", "send")
+
+    def __init__(self, id: str, op: str, body: dict[str, Any], blobs: list[bytes]) -> None:
+        self.id, self.op, self.body, self.blobs = id, op, body, blobs
+        self.send: Callable[[list[bytes]], None] = _nowhere
+
+    def part(self, part: dict[str, Any]) -> None:
+        """Send a part on the way to the reply. Never waits; a part may be missed."""
+        self.send(wire.encode(wire.part(self.id, part)))
+
+
+def _nowhere(frames: list[bytes]) -> None:
+    """Where a request's parts go before it is being answered."""
+
+
+class Door:
+    """The door `name` of a home. `ops` answer requests; `on_ring` is called for each ring; `alive_s` is for tests."""
+
+    def __init__(
+        self, name: str, home: Home, ops: Mapping[str, Op], *, on_ring: Callable[[], None] | None = None, alive_s: float = ALIVE_S
+    ) -> None:
+        self.name, self._home = name, home
+        self._ops: dict[str, Op] = {"ping": self._ping, **ops}
+        self._on_ring = on_ring
+        self._alive_s = alive_s
+        self._lock = Lock(home, name)
+        self._running: dict[tuple[bytes, str], asyncio.Task[None]] = {}
+        self._socket: zmq.Socket[bytes] | None = None
+        self._drain_soon = False
+
+    async def open(self) -> None:
+        """Take the lock, then bind. Raises TryAgain naming the pid where this daemon is running already."""
+        self._lock.acquire()
+        try:
+            self._home.prepare_sockets()
+            self._context = zmq.Context()
+            self._socket = self._bind(self._context)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._loop = asyncio.get_running_loop()
+        self._fd = self._socket.fileno()
+        self._loop.add_reader(self._fd, self._drain)
+        self._again()
+
+    def close(self) -> None:
+        """Stop answering: callers see the connection end and ask again when the door is back. The lock goes last."""
+        if self._socket is None:
+            return
+        self._loop.remove_reader(self._fd)
+        for task in list(self._running.values()):
+            task.cancel()
+        socket, self._socket = self._socket, None
+        socket.close(linger=_LINGER_MS)
+        self._context.term()  # waits until libzmq has unlinked the path, which the next holder of the lock will bind
+        self._lock.release()
+
+    @property
+    def answering(self) -> int:
+        """How many requests are being answered now."""
+        return len(self._running)
+
+    def _bind(self, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+        socket = context.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.MAXMSGSIZE, wire.BLOBS_MOST)
+        socket.setsockopt(zmq.SNDHWM, _WAITING)
+        socket.setsockopt(zmq.RCVHWM, _WAITING)
+        socket.setsockopt(zmq.BACKLOG, 1024)
+        before = os.umask(0o077)
+        try:
+            socket.bind(self._home.door(self.name))
+        finally:
+            os.umask(before)
+        return socket
+
+    def _again(self) -> None:
+        """The descriptor is edge-triggered and a send may eat the edge: look once more."""
+        if not self._drain_soon:
+            self._drain_soon = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._drain_soon = False
+        for _ in range(_ROUND):
+            if self._socket is None:
+                return
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._take(frames[0], frames[1:])
+        self._again()
+
+    def _take(self, peer: bytes, frames: list[bytes]) -> None:
+        """One message, whatever it is: nothing that a peer sends may raise here."""
+        try:
+            head, blobs = wire.decode(frames)
+            if head.get("op") == "ring" and "id" not in head:
+                self._ring()
+                return
+            self._start(peer, _request(head, blobs))
+        except ProtocolError as error:
+            id = wire.sender(frames)
+            log.debug(f"a message that is none: {error.text}", door=self.name)
+            if id:
+                self._send(peer, wire.encode(wire.failure(id, error)))
+
+    def _ring(self) -> None:
+        if self._on_ring is not None:
+            try:
+                self._on_ring()
+            except Exception:
+                log.error("daemon.bug", "a ring failed", door=self.name)
+
+    def _start(self, peer: bytes, request: Request) -> None:
+        key = (peer, request.id)
+        if key in self._running:  # asked again while it is being answered: the answer to come will do
+            return
+        op = self._ops.get(request.op)
+        if op is None:
+            raise ProtocolError(f"{self.name} has no operation {request.op!r}", remedy="run the same version of Bubbles everywhere")
+        self._running[key] = self._loop.create_task(self._answer(peer, request, op))
+
+    async def _answer(self, peer: bytes, request: Request, op: Op) -> None:
+        pulse = Pulse(self._loop, self._alive_s, lambda: request.part(ALIVE))
+
+        def send(frames: list[bytes]) -> None:
+            pulse.heard()
+            self._send(peer, frames)
+
+        request.send = send
+        try:
+            answer = _reply(request, await op(request))
+        except BubblesError as error:
+            answer = wire.encode(wire.failure(request.id, error))
+        except Exception as error:
+            log.error("daemon.bug", f"{request.op} failed", door=self.name, error=error)
+            answer = wire.encode(wire.failure(request.id, error))
+        finally:
+            pulse.stop()
+            self._running.pop((peer, request.id), None)
+        self._send(peer, answer)
+
+    def _send(self, peer: bytes, frames: Sequence[bytes]) -> None:
+        """Frames to a peer, at once or never: to one that is gone or does not read, libzmq drops them."""
+        if self._socket is None:
+            return
+        try:
+            self._socket.send_multipart([peer, *frames], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            log.debug(f"not sent: {error}", door=self.name)
+        self._again()
+
+    async def _ping(self, request: Request) -> dict[str, Any]:
+        return {"name": self.name, "pid": os.getpid(), "version": __version__}
+
+
+ALIVE = {"alive": True}
+
+
+def _request(head: dict[str, Any], blobs: list[bytes]) -> Request:
+    id, op, body = head.get("id"), head.get("op"), head.get("body", {})
+    if not isinstance(id, str) or not 0 < len(id) <= wire.ID_MOST:
+        raise ProtocolError(f"a request's id is text of 1 to {wire.ID_MOST} characters")
+    if not isinstance(op, str) or not isinstance(body, dict):
+        raise ProtocolError("a request has an 'op' that is text and a 'body' that is an object")
+    return Request(id, op, body, blobs)
+
+
+def _reply(request: Request, answer: Answer) -> list[bytes]:
+    """The frames of an answer; one that is too large, or not JSON, raises what its caller is then told."""
+    body, blobs = answer if isinstance(answer, tuple) else (answer, ())
+    return wire.encode(wire.reply(request.id, body), blobs)

@@ -1,0 +1,103 @@
+"""The frames of one message and the limits they keep: a pure translation, specified in PROTOCOL.md.
+
+It does not know sockets, nor which operations there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bubbles.errors import BubblesError, ProtocolError, from_wire, to_wire
+
+VERSION = b"B1"
+HEAD_MOST = 1 << 20  # bytes of the JSON object
+BLOBS_MOST = 64 << 20  # bytes of all blobs of a message together
+BLOBS_COUNT = 256
+ID_MOST = 200  # characters of a request's id
+
+
+def encode(head: dict[str, Any], blobs: Sequence[bytes] = ()) -> list[bytes]:
+    """The frames of a message. Raises ProtocolError where it is too large or not JSON."""
+    try:
+        text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
+    _measure(len(text), blobs)
+    return [VERSION, text, *blobs]
+
+
+def decode(frames: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    """The object and the blobs of a message. Raises ProtocolError for another version, a size over a limit, or what is not an object."""
+    if not frames or frames[0] != VERSION:
+        found = bytes(frames[0][:8]) if frames else b""
+        raise ProtocolError(f"the peer speaks {found!r}, this program {VERSION!r}", remedy="run the same version of Bubbles everywhere")
+    if len(frames) < 2:
+        raise ProtocolError("a message without its object")
+    blobs = list(frames[2:])
+    _measure(len(frames[1]), blobs)
+    return _object(frames[1]), blobs
+
+
+def sender(frames: Sequence[bytes]) -> str:
+    """The `id` of a request that could not be decoded, or "": every version of the protocol keeps it in the second frame."""
+    if len(frames) < 2 or len(frames[1]) > HEAD_MOST:
+        return ""
+    try:
+        found = _object(frames[1]).get("id")
+    except ProtocolError:
+        return ""
+    return found if isinstance(found, str) and 0 < len(found) <= ID_MOST else ""
+
+
+def request(id: str, op: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The object that asks for `op`."""
+    return {"id": id, "op": op, "body": body}
+
+
+def ring() -> dict[str, Any]:
+    """The object of a ring."""
+    return {"op": "ring"}
+
+
+def part(re: str, part: dict[str, Any]) -> dict[str, Any]:
+    """The object of one part on the way to the reply to `re`."""
+    return {"re": re, "part": part}
+
+
+def reply(re: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The object of the reply to `re`."""
+    return {"re": re, "ok": True, "body": body}
+
+
+def failure(re: str, error: BaseException) -> dict[str, Any]:
+    """The object of the reply that tells an error."""
+    return {"re": re, "ok": False, "error": to_wire(error)}
+
+
+def outcome(head: dict[str, Any]) -> dict[str, Any] | BubblesError:
+    """The body of a reply, or the error it tells. Raises ProtocolError where it is neither."""
+    from_peer = head.get("body" if head.get("ok") is True else "error")
+    if not isinstance(from_peer, dict):
+        raise ProtocolError("a reply with neither body nor error")
+    return from_peer if head.get("ok") is True else from_wire(from_peer)
+
+
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        head = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a JSON object: {error}") from error
+    if not isinstance(head, dict):
+        raise ProtocolError("not a JSON object")
+    return head
+
+
+def _measure(head: int, blobs: Sequence[bytes]) -> None:
+    if head > HEAD_MOST:
+        raise ProtocolError(f"an object of {head} bytes; the most is {HEAD_MOST}")
+    if len(blobs) > BLOBS_COUNT or sum(map(len, blobs)) > BLOBS_MOST:
+        raise ProtocolError(f"{len(blobs)} blobs of {sum(map(len, blobs))} bytes; the most is {BLOBS_COUNT} of {BLOBS_MOST} together")
