@@ -1,0 +1,116 @@
+"""SPEC.md against the registries: a promise without code, or code without a promise, does not pass."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from bubbles import providers, sandboxes, tools
+from bubbles.config.agents import Agents
+from bubbles.config.channels import Channels, Platform
+from bubbles.config.providers import Providers
+from bubbles.config.settings import SECTIONS, SESSION_KEYS
+from bubbles.programs import PROGRAMS
+from bubbles.programs.terminal import commands
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@cache
+def page(name: str = "SPEC.md") -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def table(head: str) -> list[list[str]]:
+    """The rows of the one table of SPEC.md whose first column is headed `head`."""
+    found = re.findall(rf"^\| {head} \|.*\n\|[-|]+\n((?:\|.*\n)+)", page(), flags=re.M)
+    assert len(found) == 1, head
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in found[0].splitlines()]
+
+
+def names(head: str) -> list[str]:
+    """The names in backticks of that table's first column, in order."""
+    return [name for row in table(head) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def planned(item: str) -> list[str]:
+    """The names in backticks of one item of the list "Planned"."""
+    found = re.search(rf"^\* \*\*{item}\*\*: (.*?)(?=^\* |^## )", page().split("## 13. Planned")[1], flags=re.M | re.S)
+    assert found, item
+    return re.findall(r"`([a-z_]+)`", found[1])
+
+
+def test_programs() -> None:
+    assert sorted(names("program")) == sorted(PROGRAMS)
+
+
+def test_tools() -> None:
+    assert names("tool") == list(tools.REGISTRY)
+
+
+def test_sandboxes() -> None:
+    assert names("sandbox") == list(sandboxes.REGISTRY)
+
+
+def test_providers_that_can_be_asked() -> None:
+    assert sorted(names("provider")) == sorted(name for name, entry in providers.REGISTRY.items() if entry.dotted)
+
+
+def test_providers_that_cannot_be_asked_yet_are_planned() -> None:
+    assert set(planned("Providers")) == {name for name, entry in providers.REGISTRY.items() if not entry.dotted}
+    assert set(providers.REGISTRY) == set(Providers.model_fields)
+
+
+def test_channels() -> None:
+    platforms = {
+        name for name, field in Channels.model_fields.items() if isinstance(field.annotation, type) and issubclass(field.annotation, Platform)
+    }
+    assert names("channel") == ["cli"]
+    assert platforms <= set(planned("Channels"))
+    assert len(platforms) == 11
+
+
+def test_sections_of_the_configuration() -> None:
+    assert sorted(names("section")) == sorted(SECTIONS)
+
+
+def test_what_a_session_may_override() -> None:
+    text = re.search(r"Its settings override yours: (.*?)\. `/config`", page(), flags=re.S)
+    assert text
+    assert set(re.findall(r"`([a-z_]+)`", text[1])) == set(SESSION_KEYS)
+
+
+def test_what_can_be_typed_in_the_terminal() -> None:
+    typed = {name.split()[0] for name in names("input")}
+    assert {name for name in typed if name.startswith("/")} == {f"/{name}" for name in commands.COMMANDS}
+    assert {name for name in typed if not name.startswith("/")} == {"exit", "quit"}
+
+
+def test_every_setting_that_the_page_names_exists() -> None:
+    assert "interjection" in Agents.model_fields["defaults"].annotation.model_fields
+    assert re.search(r"`interjection: preempt`", page())
+
+
+def test_it_speaks_of_promises_and_not_of_the_code() -> None:
+    text = re.sub(r"```.*?```", "", page(), flags=re.S)
+    assert re.findall(r"`[^`]*\(\)`|\b\w+\.py\b|\bv?\d+\.\d+\.\d+\b|\bclass\b", text) == []
+    camel = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", text)) - {"OpenAI", "camelCase"}
+    assert camel == set(), "looks like the name of a class"
+
+
+def test_it_has_the_parts_that_are_always_there() -> None:
+    heads = re.findall(r"^#{2,3} (?:\d+\. )?(.*)$", page(), flags=re.M)
+    assert {"What it is", "What it is not", "Planned", "Rules for this page"} <= set(heads)
+    assert heads.count("Planned") == 1
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    def shown(name: str) -> list[str]:
+        blocks = re.findall(r"```(?:sh|console)\n(.*?)```", page(name), flags=re.S)
+        return [line.split("  #")[0].rstrip() for block in blocks for line in block.splitlines()]
+
+    assert shown("README.md") == shown("README.zh-CN.md")
+    assert shown("README.md")
+    headings = [len(re.findall(r"^#+ ", page(name), flags=re.M)) for name in ("README.md", "README.zh-CN.md")]
+    assert headings[0] == headings[1]
