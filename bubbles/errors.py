@@ -97,7 +97,8 @@ class NeedBase(BubblesError):
 class ModelError(BubblesError):
     """A model could not be asked; `attempts` requests were made. The user is told the category (the kind) alone."""
 
-    kind, details = "model", ("attempts",)
+    kind = "model"
+    details: ClassVar[tuple[str, ...]] = ("attempts",)
 
     def __init__(self, text: str, *, remedy: str = "", attempts: int = 1) -> None:
         super().__init__(text, remedy=remedy)

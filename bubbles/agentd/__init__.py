@@ -1,0 +1,1 @@
+"""The daemon that owns every session: it takes messages in, runs their turns, and lets answers out."""

@@ -1,0 +1,97 @@
+"""The daemon's inside: its sessions, and what they share.
+
+One instance a process. It starts sessions when something is said to them and lets idle ones go again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from bubbles import log
+from bubbles.agentd.actor import Actor
+from bubbles.agentd.intake import Intake
+from bubbles.agentd.models import Models
+from bubbles.agentd.outgoing import Outgoing
+from bubbles.agentd.request import Tools
+from bubbles.agentd.session import Session
+from bubbles.bus.feed import Feed
+from bubbles.paths import Home
+from bubbles.sessions.commit import Commit
+from bubbles.tools import load, schemas
+from bubbles.tools.tool import Tool
+
+_AWAKE_MOST = 200  # idle sessions that keep their files open
+
+
+class Agent:
+    """All that the actors of one home share."""
+
+    def __init__(self, home: Home, settings: Any) -> None:
+        self.home = home
+        self.settings = settings
+        self.commit = Commit()
+        self.feed = Feed(home)
+        self.models = Models(home)
+        self.outgoing = Outgoing(home, self.feed)
+        self.tools: dict[str, Tool] = load(settings.tools)
+        self.tool_schemas = Tools.of(schemas(self.tools))
+        self.performing = asyncio.Semaphore(settings.agents.defaults.slots)
+        self.intake = Intake(self)
+        self.troubles: dict[str, float] = {}
+        self._actors: dict[str, Actor] = {}
+
+    def actor(self, key: str, *, name: str = "") -> Actor:
+        """The session `key`, awake. Raises Misconfigured where a file of it is newer than this program, or broken."""
+        actor = self._actors.get(key)
+        if actor is None:
+            actor = Actor(self, Session(self.home, key, self.settings, name=name))
+            self._actors[key] = actor
+        return actor
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such a session, awake or not."""
+        return key in self._actors or self.home.session(key).is_dir()
+
+    def actors(self) -> list[Actor]:
+        return list(self._actors.values())
+
+    async def open(self) -> None:
+        """Take up what a killed agentd left: first its turns, then the messages it had in its hands, and only then act.
+
+        Raises Misconfigured for a journal or history of a newer program.
+        """
+        self.feed.open()
+        for path in sorted(self.home.turns.glob("*.jsonl")):
+            if path.stat().st_size:
+                self.actor(path.stem).resume()
+        self.intake.recover()
+        await self.intake.scan()
+        for actor in self.actors():
+            actor.start()
+
+    def trouble(self, what: str) -> None:
+        """Something outside hinders the work, and is waited out."""
+        if time.monotonic() - self.troubles.get(what, float("-inf")) > 60:
+            self.troubles[what] = time.monotonic()
+            log.event("daemon.warning", what, priority="warning")
+
+    @property
+    def busy(self) -> bool:
+        return any(actor.busy for actor in self._actors.values()) or bool(self.outgoing.waiting)
+
+    def tidy(self) -> None:
+        """Let go of sessions that nobody has spoken to for longest, where many are awake."""
+        idle = sorted((a for a in self._actors.values() if not a.busy), key=lambda a: a.used_at)
+        for actor in idle[: max(0, len(idle) - _AWAKE_MOST)]:
+            actor.close()
+            del self._actors[actor.session.key]
+
+    def close(self) -> None:
+        """Leave the work as a SIGKILL would: everything is on disk already."""
+        for actor in self._actors.values():
+            actor.abandon()
+        self.models.close()
+        self.feed.close()
+        self.commit.close()

@@ -1,0 +1,119 @@
+"""From the inbound queues to the sessions: a message leaves its queue only when it stands in a journal.
+
+agentd owns every inbound queue. The directory says which channel a message came by and whether a person or the
+system sent it; what the message says of itself is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bubbles import log
+from bubbles.errors import BubblesError, DataError, Misconfigured, ProtocolError
+from bubbles.ids import safe, session_key
+from bubbles.messages import Inbound, from_dict
+from bubbles.spool import Queue
+
+if TYPE_CHECKING:
+    from bubbles.agentd.agent import Agent
+
+TERMINALS = frozenset({"cli", "shell"})  # producers that are the owner's own
+SYSTEM = frozenset({"cron", "agentd"})
+_AT_ONCE = 256
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+_PAUSE_S = 30.0  # before a message is tried again that the disk had no room for
+
+
+class Intake:
+    """Takes what is due and hands each message to its session."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._root = agent.home.root / "spool" / "inbound"
+        self._queues: dict[str, Queue] = {}
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """Something may be new."""
+        self._rung.set()
+
+    def recover(self) -> None:
+        """Put back what a killed agentd had in its hands."""
+        for queue in self._open().values():
+            queue.recover()
+
+    def state(self, message: str) -> str | None:
+        """The state of a message in whichever queue holds it."""
+        found = (queue.find(message) for queue in self._open().values())
+        return next((state for state in found if state), None)
+
+    async def run(self) -> None:
+        """Take messages for ever. Never raises but when cancelled."""
+        while True:
+            self._rung.clear()
+            try:
+                while await self.scan():
+                    pass
+            except OSError as error:
+                log.event("daemon.warning", f"the inbound queues cannot be read: {error}", priority="error")
+                await asyncio.sleep(5)
+            await self._rung.wait()
+
+    async def scan(self) -> int:
+        """Take all that is due now; how many messages that were."""
+        taken = 0
+        for name, queue in self._open().items():
+            due = queue.due(time.time())
+            for start in range(0, len(due), _AT_ONCE):
+                await asyncio.gather(*(self._take(name, queue, id) for id in due[start : start + _AT_ONCE]))
+            taken += len(due)
+        return taken
+
+    async def _take(self, name: str, queue: Queue, id: str) -> None:
+        try:
+            item = queue.claim(id)
+        except (FileNotFoundError, BubblesError):  # dropped by a person meanwhile, or held as no message at all
+            return
+        try:
+            inbound = self._believed(name, from_dict(Inbound, {"chat": "", "at": time.time(), **item.body, "id": item.id, "channel": name}))
+            key = inbound.session
+            actor = self._agent.actor(key, name=inbound.chat if name in TERMINALS else key)
+            log.event("message.in", f"{name}:{inbound.chat} {inbound.text[:200]}", session=key, message=inbound.id, channel=name)
+            await actor.hear(inbound, self._finisher(queue, id))
+        except (DataError, Misconfigured, ProtocolError) as error:
+            queue.hold(id, error.text)
+            log.event("message.held", f"{id}: {error.text}", priority="warning", message=id, channel=name)
+            self._agent.outgoing.waiting.end(id, {"outcome": "held", "text": error.text, "remedy": error.remedy})
+        except (OSError, BubblesError) as error:
+            if isinstance(error, OSError) and error.errno not in _DISK_FULL:
+                log.error("daemon.bug", f"{id} waits in its queue: {error}")
+            queue.defer(id, time.time() + _PAUSE_S)
+            self._agent.trouble(f"messages wait: {error}")
+
+    def _finisher(self, queue: Queue, id: str) -> Callable[[], object]:
+        return lambda: queue.finish(id)
+
+    def _believed(self, name: str, inbound: Inbound) -> Inbound:
+        """The message with channel, origin and session as its queue allows."""
+        if name in TERMINALS:
+            return replace(inbound, channel="cli", origin="user", session=safe(inbound.session or inbound.chat or "main"), wakes=True)
+        if name in SYSTEM:
+            return replace(inbound, origin="system", session=safe(inbound.session or f"{name}-{inbound.chat}"))
+        return replace(inbound, origin="user", session=session_key(name, inbound.chat), job="")
+
+    def _open(self) -> dict[str, Queue]:
+        try:
+            names = [entry.name for entry in os.scandir(self._root) if entry.is_dir()]
+        except FileNotFoundError:
+            return {}
+        for name in names:
+            if name not in self._queues:
+                self._queues[name] = Queue(self._root / name)
+                self._queues[name].prepare()
+        return self._queues

@@ -1,0 +1,149 @@
+"""What agentd answers at its door. Every operation may be asked again."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from bubbles import __version__, config
+from bubbles.agentd.outgoing import Waiting
+from bubbles.bus.door import Op, Request
+from bubbles.errors import DataError, Usage
+from bubbles.ids import safe
+from bubbles.messages import from_line
+
+if TYPE_CHECKING:
+    from bubbles.agentd.actor import Actor
+    from bubbles.agentd.agent import Agent
+
+_HISTORY_MOST = 1000  # entries of one answer
+
+
+class Ops:
+    """The operations, by name in `table`."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.table: dict[str, Op] = {
+            "status": self.status,
+            "turn.wait": self.wait,
+            "turn.stop": self.stop,
+            "session.show": self.show,
+            "session.set": self.set,
+            "session.prompt": self.prompt,
+            "session.compact": self.compact,
+            "session.history": self.history,
+        }
+
+    async def status(self, request: Request) -> dict[str, Any]:
+        """Which sessions are awake, and what they do."""
+        sessions = []
+        for actor in self._agent.actors():
+            turn = actor.turn
+            doing = type(turn.next()).__name__ if turn is not None else ""
+            sessions.append({"session": actor.session.key, "state": "working" if turn else "idle", "turn": turn.id if turn else "", "doing": doing})
+        held = self._agent.home.turns / "held"
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "open": sum(s["state"] == "working" for s in sessions),
+            "sessions": sessions,
+            "held_turns": sorted(p.stem for p in held.glob("*.jsonl")),
+            "troubles": list(self._agent.troubles),
+        }
+
+    async def wait(self, request: Request) -> dict[str, Any]:
+        """Answer when the turn that a message is in has ended; on the way, its parts."""
+        message = _text(request, "message")
+        waiting: Waiting = self._agent.outgoing.waiting
+        if ended := waiting.ended(message) or self._in_history(message, request.body.get("session")):
+            return ended
+        self._agent.intake.ring()
+        if not any(message in actor.known for actor in self._agent.actors()):
+            state = self._agent.intake.state(message)
+            if state is None:
+                raise DataError(f"no message {message!r} is known here", remedy="send it again")
+            if state == "held":
+                return {"outcome": "held", "text": "the message could not be read; see: bubbles queue list inbound"}
+        return await waiting.until_end(message, request, stream=bool(request.body.get("stream")))
+
+    def _in_history(self, message: str, session: Any) -> dict[str, Any] | None:
+        if not isinstance(session, str) or not self._agent.exists(safe(session)):
+            return None
+        end = self._agent.actor(safe(session)).session.history.end_of(message)
+        if end is None:
+            return None
+        text = end["says"][-1] if end.get("says") and end["outcome"] == "replied" else end.get("notice", "")
+        return {"outcome": end["outcome"], "text": text, "turn": end["turn"]}
+
+    async def stop(self, request: Request) -> dict[str, Any]:
+        key = safe(_text(request, "session"))
+        return {"stopped": await self._agent.actor(key).stop("terminal") if self._agent.exists(key) else False}
+
+    async def show(self, request: Request) -> dict[str, Any]:
+        """A session's settings: what holds, and what of it the session itself says."""
+        key = safe(_text(request, "session"))
+        if not self._agent.exists(key):
+            shown = config.session_settings(self._agent.settings, {})
+            return {"session": key, "exists": False, "settings": config.overrides(shown), "overrides": {}, "messages": 0, "tokens": 0}
+        session = self._agent.actor(key).session
+        session.refresh()
+        return {
+            "session": key,
+            "exists": True,
+            "settings": config.overrides(session.effective),
+            "overrides": session.folder.overrides(),
+            "messages": session.history.count,
+            "tokens": session.base_tokens,
+        }
+
+    async def set(self, request: Request) -> dict[str, Any]:
+        """Set one setting of a session, or with value null take it back to the owner's."""
+        actor = self._actor(request)
+        key, value = _text(request, "key"), request.body.get("value")
+        if key not in config.SESSION_KEYS:
+            raise Usage(f"{key!r} is no setting of a session", remedy=f"one of: {', '.join(config.SESSION_KEYS)}")
+        session = actor.session
+        checked = {**session.folder.overrides(), key: value}
+        if value is None:
+            checked.pop(key)
+        config.session_settings(self._agent.settings, checked)  # raises what is wrong with it before anything is written
+        session.folder.override(key, value)
+        session.refresh()
+        if key in ("system_prompt", "language", "sandbox"):
+            session.forget_prompt()
+        return {"session": session.key, "key": key, "value": config.overrides(session.effective)[key]}
+
+    def _actor(self, request: Request) -> Actor:
+        return self._agent.actor(safe(_text(request, "session")), name=str(request.body.get("session")))
+
+    async def prompt(self, request: Request) -> dict[str, Any]:
+        """The system prompt as the next request would carry it, and the tools beside it."""
+        actor = self._actor(request)
+        tools = await actor.offers_tools()
+        return {"text": actor.session.prompt(tools=tools), "tools": list(self._agent.tools) if tools else []}
+
+    async def compact(self, request: Request) -> dict[str, Any]:
+        """Summarise the session's past now."""
+        actor = self._actor(request)
+        before = actor.session.base_tokens
+        how = await actor.compact()
+        return {"session": actor.session.key, "how": how, "before_tokens": before, "after_tokens": actor.session.base_tokens}
+
+    async def history(self, request: Request) -> dict[str, Any]:
+        """The turns that ended after the turn `after` ("" for all): their words and replies, oldest first."""
+        key = safe(_text(request, "session"))
+        after, limit = str(request.body.get("after") or ""), min(int(request.body.get("limit") or _HISTORY_MOST), _HISTORY_MOST)
+        if not self._agent.exists(key):
+            return {"turns": []}
+        turns = [from_line(line) for line in self._agent.actor(key).session.history.file_lines() if line.startswith(b'{"meta":"turn"')]
+        known = [turn["turn"] for turn in turns]
+        start = known.index(after) + 1 if after in known else 0
+        return {"turns": turns[start:][-limit:]}
+
+
+def _text(request: Request, name: str) -> str:
+    value = request.body.get(name)
+    if not isinstance(value, str) or not value:
+        raise Usage(f"{request.op} needs {name!r}", remedy="see bus/PROTOCOL.md")
+    return value

@@ -1,0 +1,200 @@
+"""A session as its turns see it: directory, history, effective settings, and the prompt that its requests begin with.
+
+The prompt is built once and stays, byte for byte, until a compaction or a restart: a provider's cache lives on
+that. What the owner edits meanwhile (SOUL.md, MEMORY.md) is told at the head of the next words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bubbles import config
+from bubbles.agentd.apology import language_of
+from bubbles.agentd.request import Prefix, Weights
+from bubbles.ids import safe
+from bubbles.kernel import context, prompt
+from bubbles.kernel.events import UserSpoke
+from bubbles.kernel.turn import Rules, Turn
+from bubbles.messages import Inbound, Media
+from bubbles.paths import Home
+from bubbles.sandboxes import open as open_sandbox
+from bubbles.sandboxes.sandbox import Sandbox
+from bubbles.sessions import skills
+from bubbles.sessions.folder import Folder
+from bubbles.sessions.history import History, settled
+from bubbles.tools.tool import Tool
+from bubbles.workspace import Grant, Workspace, WritePolicy
+
+_NOTES = ("SOUL.md", "MEMORY.md")
+
+
+class Session:
+    """One session, loaded. Making it makes its directory."""
+
+    def __init__(self, home: Home, key: str, settings: Any, *, name: str = "") -> None:
+        self.home = home
+        self.key = key
+        self._settings = settings
+        self.folder = Folder(key, home.session(key))
+        self.folder.prepare()
+        self.history = History(self.folder.history, session=key, name=name or key)
+        self.weights = Weights()
+        self.prefix = Prefix(key)
+        self.last_apology_at = float("-inf")
+        self.window_tokens = 0  # of the model last routed to; 0: not known yet
+        self._prompt: dict[bool, str] = {}
+        self._told: dict[str, str] = {}
+        self.refresh()
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read the session's overrides again. Raises Misconfigured, and keeps the old ones, where they are broken."""
+        self.effective = config.session_settings(self._settings, self.folder.overrides())
+
+    @property
+    def defaults(self) -> Any:
+        return self.effective.agents.defaults
+
+    @property
+    def language(self) -> str:
+        """ "en" or "zh" for fixed texts: the setting, else what the person wrote last."""
+        return language_of(self.defaults.language, self._last_text)
+
+    _last_text = ""
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def spoke(self, inbound: Inbound, *, fresh: bool) -> UserSpoke:
+        """The words of a message as the model will see them, its media moved into the session's data/."""
+        self._last_text = inbound.text or self._last_text
+        owner = inbound.sender.owner or inbound.channel == "cli"
+        header = prompt.stamp(inbound.at, self.defaults.timezone, inbound.channel, inbound.sender.name, inbound.is_group, owner)
+        if inbound.quote:
+            header += f"\n[in answer to: {inbound.quote}]"
+        if fresh and (edits := self._edits()):
+            header += f"\n{edits}"
+        return UserSpoke(
+            id=inbound.id,
+            text=inbound.text,
+            header=header,
+            address=inbound.address,
+            message=inbound.message,
+            is_group=inbound.is_group,
+            owner=owner,
+            origin=inbound.origin,
+            media=tuple(self._moved(m, inbound.channel) for m in inbound.media),
+            job=inbound.job,
+            at=inbound.at,
+        )
+
+    def _moved(self, media: Media, channel: str) -> Media:
+        """A file that a channel downloaded, now in data/. What does not lie in that channel's own media stays where it is."""
+        source = Path(media.path)
+        if source.parent != self.home.media(channel):
+            return media
+        target = self.folder.path / "data" / safe(media.name or source.name)
+        if target.exists():
+            target = target.with_name(f"{time.time_ns() // 1_000_000}-{target.name}")
+        with contextlib.suppress(FileNotFoundError):  # moved before a crash
+            os.replace(source, target)
+        return replace(media, path=f"../data/{target.name}")
+
+    def _edits(self) -> str:
+        """What was edited in SOUL.md or MEMORY.md since the model was last told."""
+        if not self._prompt:
+            return ""
+        changed = {name: text for name in _NOTES if (text := self.folder.note(name)) != self._told.get(name)}
+        self._told |= changed
+        return "\n".join(f"[{name} was edited. It now reads:]\n{text or '(empty)'}\n[end of {name}]" for name, text in changed.items())
+
+    # -- the turn --------------------------------------------------------------------------------
+
+    def rules(self, tools: dict[str, Tool]) -> Rules:
+        """The kernel's rules for a turn that begins now."""
+        defaults = self.defaults
+        return Rules(
+            max_iterations=defaults.max_tool_iterations,
+            free=frozenset(name for name, tool in tools.items() if tool.free),
+            interjection=defaults.interjection,
+            window_tokens=self.window_tokens,
+            answer_tokens=defaults.max_tokens,
+            base_tokens=self.base_tokens,
+        )
+
+    @property
+    def base_tokens(self) -> int:
+        """The weight of what lies before a turn: the prompt and the history (tools are added by who knows them)."""
+        return sum(self.weights.of(self.history)) + sum(context.tokens(text) for text in list(self._prompt.values())[:1])
+
+    def prompt(self, *, tools: bool) -> str:
+        """The system prompt, the same bytes until `forget_prompt`. Without tools it is a shorter one."""
+        if tools not in self._prompt:
+            notes = {name: self.folder.note(name) for name in _NOTES}
+            self._told = notes
+            self._prompt[tools] = prompt.system(
+                self.defaults.system_prompt or None,
+                self.defaults.language,
+                notes["SOUL.md"],
+                notes["MEMORY.md"],
+                skills.index(self.folder.path / "skills"),
+                {"session": self.key, "directory": str(self.folder.path), "sandbox": self.effective.tools.sandbox.backend},
+                tools,
+                "",
+            )
+        return self._prompt[tools]
+
+    def forget_prompt(self) -> None:
+        """Build the prompt anew at its next use."""
+        self._prompt.clear()
+
+    def close_turn(self, turn: Turn, outcome: str, shown: list[UserSpoke], notice: str, now: float) -> None:
+        """Append the turn to history in one piece. Raises OSError where the disk is full; nothing of it stays then."""
+        lines = [context.encode(message) for message in settled(turn.messages)]
+        end: dict[str, Any] = {
+            "turn": turn.id,
+            "origin": turn.origin,
+            "outcome": outcome,
+            "messages": [
+                {"id": s.id, "channel": s.address.channel, "chat": s.address.chat, "at": s.at, "text": s.text} for s in shown
+            ],
+            "says": [say.text for say in turn.says],
+            "at": now,
+        }
+        if notice:
+            end["notice"] = notice
+        if turn.usage:
+            end["usage"] = turn.usage
+        self.history.add_turn(lines, end)
+        self._told = {name: self.folder.note(name) for name in _NOTES} if self._prompt else {}
+
+    # -- what tools work with ----------------------------------------------------------------------
+
+    def grants(self) -> list[Grant]:
+        return [Grant(Path(g.path), g.mode) for g in self.effective.tools.workspaces]
+
+    def workspace(self, *, owner_turn: bool) -> Workspace:
+        """The session's files, as one turn may see and write them. The caller closes it."""
+        files = self._settings.tools.files
+        policy = WritePolicy(soul=files.write_soul, skills=files.write_skills, heartbeats=owner_turn)
+        return Workspace.open(self.folder.path, grants=self.grants(), write=policy)
+
+    def sandbox(self) -> Sandbox:
+        tools = self._settings.tools
+        return open_sandbox(
+            self.effective.tools.sandbox.backend,
+            self.folder.path,
+            self.home.session_home(self.key),
+            tools.sandbox,
+            self.grants(),
+            path_append=tools.exec.path_append,
+            timezone=self.defaults.timezone,
+        )
+
+    def close(self) -> None:
+        self.history.close()

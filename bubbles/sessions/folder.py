@@ -1,0 +1,106 @@
+"""A session's directory: what is in it, how it comes to be, and what it overrides of the owner's settings.
+
+    sessions/KEY/
+    ├─ session.jsonl    history                       ├─ work/     the shell's working directory, kept for ever
+    ├─ SOUL.md          persona                       ├─ data/     media and scratch, cleaned after three days
+    ├─ MEMORY.md        long-term memory              └─ skills/   abilities, one directory each
+    └─ config.json      what differs here from the owner's settings
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bubbles
+from bubbles.errors import Misconfigured
+
+_NOTE_MOST = 64 * 1024  # bytes of SOUL.md and of MEMORY.md that are read
+
+
+def templates() -> Path:
+    """The directory of templates: in an installed package beside its modules, in a checkout at the top level."""
+    package = Path(bubbles.__file__).parent
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The directory of one session. `key` is its name on disk."""
+
+    key: str
+    path: Path
+
+    @property
+    def history(self) -> Path:
+        return self.path / "session.jsonl"
+
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    def prepare(self) -> None:
+        """Make what is missing, from the templates; nothing that is there is touched."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("work", "data", "skills"):
+            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+        template = templates() / "session"
+        for source in sorted(template.rglob("*")) if template.is_dir() else ():
+            target = self.path / source.relative_to(template)
+            if source.is_dir():
+                target.mkdir(mode=0o700, exist_ok=True)
+            elif not target.exists() and not target.is_symlink():
+                _copy(source, target)
+
+    def note(self, name: str) -> str:
+        """The text of SOUL.md or MEMORY.md, "" where there is none. A link is not followed."""
+        try:
+            fd = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        with open(fd, "rb") as file:
+            return file.read(_NOTE_MOST).decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+
+    def overrides(self) -> dict[str, Any]:
+        """What this session's config.json says. Raises Misconfigured where it is not a JSON object, the file untouched."""
+        path = self.path / "config.json"
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeError) as error:
+            raise Misconfigured(f"cannot read {path}: {error}", remedy=f"mend or remove {path}") from error
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise Misconfigured(f"{path} is not JSON: {error}", remedy=f"mend or remove {path}") from error
+        if not isinstance(found, dict):
+            raise Misconfigured(f"{path} is not a JSON object", remedy=f"mend or remove {path}")
+        return found
+
+    def override(self, key: str, value: Any) -> None:
+        """Write one setting into this session's config.json; None takes it out."""
+        found = self.overrides()
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = value
+        path = self.path / "config.json"
+        beside = path.with_name(f".config.json.{os.getpid()}")
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(found, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, beside)
+    beside.chmod(0o600)
+    beside.replace(target)
