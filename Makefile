@@ -39,8 +39,8 @@ clean:  ## take away what was made here: .venv/, .demo/ and caches
 
 # Nothing enters .venv but what the lock names by hash: pip and setuptools first, so that what has to be built is built with those.
 $(READY): requirements.lock pyproject.toml
-	@[ -n "$(PYTHON)" ] || { echo "make: Bubbles needs Python 3.11 or newer, and found none. Install it (Debian, Ubuntu: apt-get install python3 python3-venv)" \
-		"or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "make: Bubbles needs Python 3.11 or newer." \
+		"Install it (Debian, Ubuntu: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make a virtual environment." \
 		"Install its venv module (Debian, Ubuntu: apt-get install python3-venv) and try again" >&2; exit 1; }
 	@echo "make: setting up .venv with $$($(PYTHON) --version), from requirements.lock (about 80 MB the first time)"
