@@ -1,0 +1,223 @@
+"""What every daemon does alike: its options, its exit codes, its signals, and what it tells the service manager.
+
+It does not know what it serves. The end is always the same: SIGTERM, Ctrl-C and having been idle for long enough
+all set `stopping`, and whatever kills it harder is recovered from at the next start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import sdnotify
+
+from bubbles import __version__, log
+from bubbles.bus.lock import is_running
+from bubbles.errors import OK, SOFTWARE, USAGE, BubblesError, TryAgain
+from bubbles.paths import Home
+from bubbles.starter import has_clients
+
+TICK_S = 60.0  # between two rescans
+_STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
+_PR_SET_DUMPABLE = 4
+
+
+class Daemon:
+    """One running daemon. `serve` sets `busy` and `on_tick`, calls `ready`, works until `stopping` is set, and returns."""
+
+    def __init__(
+        self, home: Home, name: str, until_idle: float | None = None, *, once: bool = False, args: Sequence[str] = (), tick_s: float = TICK_S
+    ) -> None:
+        self.home, self.name = home, name
+        self.until_idle, self.once, self.args = until_idle, once, tuple(args)
+        self.stopping = asyncio.Event()
+        self.busy: Callable[[], bool] = lambda: False
+        self.on_tick: list[Callable[[], None]] = []
+        self._tick_s = tick_s
+        self._manager = _Manager()
+        self._idle_since: float | None = None
+
+    def ready(self, status: str = "") -> None:
+        """Say that the duty is done from here on. The only way anybody learns of it."""
+        self._manager.tell("READY=1", *([f"STATUS={_line(status)}"] if status else []))
+        log.event("daemon.ready", status or f"{self.name} is ready")
+
+    def status(self, text: str) -> None:
+        """Say in a line how it goes, for `systemctl status`."""
+        self._manager.tell(f"STATUS={_line(text)}")
+
+    def stop(self) -> None:
+        """Begin to end."""
+        if not self.stopping.is_set():
+            self._manager.tell("STOPPING=1")
+            self.stopping.set()
+
+    async def beat(self) -> None:
+        """Feed the watchdog and tick; end when idle for long enough. Runs beside `serve`."""
+        loop = asyncio.get_running_loop()
+        feed_s = min(self._manager.watchdog_s / 2 or self._tick_s, self._tick_s)
+        look_s = feed_s if self.until_idle is None else max(min(feed_s, self.until_idle / 3), 0.01)
+        ticked = fed = loop.time()
+        while True:
+            await asyncio.sleep(look_s)
+            now = loop.time()
+            if now - fed > feed_s * 0.9:
+                fed = now
+                self._manager.tell("WATCHDOG=1") if self._manager.watchdog_s else None
+            if now - ticked > self._tick_s * 0.9:
+                ticked = now
+                self._tick()
+            if self.until_idle is not None:
+                self._look(now, self.until_idle)
+
+    def _tick(self) -> None:
+        for call in self.on_tick:
+            try:
+                call()
+            except Exception:
+                log.error("daemon.bug", "a tick failed")
+
+    def _look(self, now: float, until_idle: float) -> None:
+        """A daemon stays for clients and for its own work; all but agentd stay for agentd as well."""
+        if self.busy() or has_clients(self.home):
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since >= until_idle and (self.name == "agentd" or is_running(self.home, "agentd") is None):
+            log.debug(f"idle for {until_idle:g} s")
+            self.stop()
+
+
+Serve = Callable[[Daemon], Awaitable[None]]
+
+
+def main(name: str, serve: Serve, argv: Sequence[str] | None = None, *, about: str = "", takes: str = "") -> int:
+    """Run the daemon `name` to its end; the process's exit code.
+
+    `about` is the text of `--help`. A daemon that `takes` an argument (`"NAME"`) is called `name-ARGUMENT`, and finds it in `daemon.args`.
+    """
+    try:
+        options = _options(name, about, takes, sys.argv[1:] if argv is None else argv)
+    except SystemExit as end:
+        return int(end.code or OK)
+    name = "-".join([name, *options.args])
+    try:
+        return _run(Home.find(), name, serve, options)
+    except BubblesError as error:
+        return _told(error)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _bug(name, error)
+        return _told(TryAgain(f"the disk is full: {error.filename or name}", remedy=f"look at: df -h {Home.find().root}"))
+    except Exception as error:
+        return _bug(name, error)
+
+
+def _run(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> int:
+    os.umask(0o077)
+    _undumpable()
+    home.prepare()
+    log.setup(name)
+    log.event("daemon.start", f"{name} {__version__}", pid=os.getpid())
+    try:
+        asyncio.run(_serve(home, name, serve, options))
+    finally:
+        log.event("daemon.stop", f"{name} ends")
+    return OK
+
+
+async def _serve(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> None:
+    loop = asyncio.get_running_loop()
+    daemon = Daemon(home, name, options.until_idle, once=options.once, args=options.args)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    gc.freeze()  # what is loaded by now stays
+    work = asyncio.ensure_future(serve(daemon))
+    beat = loop.create_task(daemon.beat())
+    stop = loop.create_task(daemon.stopping.wait())
+    await asyncio.wait({work, stop, beat}, return_when=asyncio.FIRST_COMPLETED)
+    daemon.stop()
+    await asyncio.wait({work}, timeout=_STOP_S)
+    if not work.done():
+        log.event("daemon.warning", f"still at work {_STOP_S:g} s after it was asked to stop", priority="warning")
+    for task in (work, beat, stop):
+        task.cancel()
+    for end in await asyncio.gather(work, beat, stop, return_exceptions=True):
+        if isinstance(end, Exception):
+            raise end
+
+
+def _options(name: str, about: str, takes: str, argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"bubbles-{name}", description=about or None, epilog=EXITS, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    if takes:
+        parser.add_argument("args", metavar=takes, nargs=1)
+    else:
+        parser.set_defaults(args=[])
+    parser.add_argument("--until-idle", metavar="SECONDS", type=float, help="end by itself when nobody has needed it for so long")
+    parser.add_argument("--once", action="store_true", help="do what there is to do now, and end")
+    parser.add_argument("--version", action="version", version=f"bubbles {__version__}")
+    parser.error = _usage  # type: ignore[method-assign, assignment]
+    return parser.parse_args(argv)
+
+
+EXITS = """\
+exit codes:
+  0   done, or asked to stop
+  64  the call is wrong
+  70  a bug; the log has the traceback
+  75  try again: it is running already, or the disk is full
+  78  the configuration is wrong
+"""
+
+
+def _usage(text: str) -> None:
+    print(f"bubbles: {text}\n  try: --help", file=sys.stderr)
+    raise SystemExit(USAGE)
+
+
+def _told(error: BubblesError) -> int:
+    print(f"bubbles: {error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""), file=sys.stderr, flush=True)
+    return error.exit
+
+
+def _bug(name: str, error: Exception) -> int:
+    log.error("daemon.bug", f"{name} ends by a bug", error=error)
+    print(f"bubbles: {name} ends by a bug: {type(error).__name__}", file=sys.stderr, flush=True)
+    return SOFTWARE
+
+
+def _undumpable() -> None:
+    """Keep other processes of this user from reading our memory, which holds keys, and the kernel from writing it to a core file."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _Manager:
+    """Whoever started us and wants to know: systemd, or `starter`. Nothing that we start inherits the connection."""
+
+    def __init__(self) -> None:
+        self._notifier = sdnotify.SystemdNotifier()
+        self.watchdog_s = 0.0
+        if os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+            with contextlib.suppress(ValueError):
+                self.watchdog_s = int(os.environ.get("WATCHDOG_USEC", "0")) / 1e6
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
+            os.environ.pop(name, None)
+
+    def tell(self, *lines: str) -> None:
+        text = "\n".join(lines)
+        self._notifier.notify(text.encode().decode("latin-1"))  # the package sends latin-1; the manager reads UTF-8
