@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
 
 import sdnotify
 
@@ -99,16 +100,16 @@ class Daemon:
 Serve = Callable[[Daemon], Awaitable[None]]
 
 
-def main(name: str, serve: Serve, argv: Sequence[str] | None = None, *, about: str = "", takes: str = "") -> int:
-    """Run the daemon `name` to its end; the process's exit code.
+def main(name: str, serve: Serve, argv: Sequence[str] | None = None, *, about: str = "", takes: str = "") -> NoReturn:
+    """Run the daemon `name` to its end, and the process with it: raises SystemExit with its exit code.
 
     `about` is the text of `--help`. A daemon that `takes` an argument (`"NAME"`) is called `name-ARGUMENT`, and finds it in `daemon.args`.
     """
-    try:
-        options = _options(name, about, takes, sys.argv[1:] if argv is None else argv)
-    except SystemExit as end:
-        return int(end.code or OK)
-    name = "-".join([name, *options.args])
+    options = _options(name, about, takes, sys.argv[1:] if argv is None else argv)
+    sys.exit(_code("-".join([name, *options.args]), serve, options))
+
+
+def _code(name: str, serve: Serve, options: argparse.Namespace) -> int:
     try:
         return _run(Home.find(), name, serve, options)
     except BubblesError as error:

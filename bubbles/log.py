@@ -27,6 +27,7 @@ EVENTS = {
     "message.held": "a message was given up and waits for a person",
     "turn.start": "a turn began",
     "turn.resume": "a turn goes on after a restart",
+    "turn.compact": "a session's past was summarised",
     "turn.close": "a turn ended, with its outcome",
     "model.ask": "a model was asked",
     "model.answer": "a model answered",

@@ -129,9 +129,9 @@ def start(home: Home, program: str, *args: str) -> Started:
     return spawn(home, program, *args).wait()
 
 
-def ensure(home: Home, programs: Sequence[str], *, until_idle_s: float = UNTIL_IDLE_S) -> list[Started]:
+def ensure(home: Home, programs: Sequence[str], *, until_idle: float = UNTIL_IDLE_S) -> list[Started]:
     """Have all of `programs` running and answering; those that were not are started side by side and end by themselves. Safe to race."""
-    mine = [spawn(home, program, "--until-idle", f"{until_idle_s:g}") for program in programs if is_running(home, program) is None]
+    mine = [spawn(home, program, "--until-idle", f"{until_idle:g}") for program in programs if is_running(home, program) is None]
     failed: BubblesError | None = None
     for started in mine:
         try:

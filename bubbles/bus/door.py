@@ -187,7 +187,7 @@ class Door:
         self._again()
 
     async def _ping(self, request: Request) -> dict[str, Any]:
-        return {"name": self.name, "pid": os.getpid(), "version": __version__}
+        return {"name": self.name, "pid": os.getpid(), "version": __version__, "ops": sorted(self._ops)}
 
 
 ALIVE = {"alive": True}
