@@ -153,7 +153,7 @@ class Workspace:
             return tuple(lines)
 
     def list(self, path: str = "", depth: int = 1, most: int = 1000) -> Listing:
-        """What lies in a directory, down to `depth` (1: only itself, at most DEPTH_MOST); the nearest where more than `most` do. No link is entered."""
+        """What lies in a directory, down to `depth` (1: only itself, at most DEPTH_MOST); the nearest of more than `most`. No link is entered."""
         with self._at(path or ".", os.O_RDONLY | os.O_DIRECTORY) as (root, fd, below):
             return listing(root, root.canonical(fd, below), min(max(depth, 1), DEPTH_MOST), most, self._hidden())
 
