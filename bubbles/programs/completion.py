@@ -136,11 +136,12 @@ compdef _bubbles bubbles {links}
 
 def fish(programs: list[Words]) -> str:
     """The script for fish."""
-    lines = ["# fish completion for bubbles", "complete -c bubbles -f -n __fish_use_subcommand -l help", "complete -c bubbles -f -n __fish_use_subcommand -l version"]
-    sessions = '(path basename (set -q BUBBLES_HOME; and echo $BUBBLES_HOME; or echo ~/.bubbles)/sessions/* 2> /dev/null)'
+    first = "complete -c bubbles -f -n __fish_use_subcommand"
+    lines = ["# fish completion for bubbles", f"{first} -l help", f"{first} -l version"]
+    sessions = "(path basename (set -q BUBBLES_HOME; and echo $BUBBLES_HOME; or echo ~/.bubbles)/sessions/* 2> /dev/null)"
     for w in programs:
         after = f"complete -c bubbles -n '__fish_seen_subcommand_from {w.name}'"
-        lines.append(f"complete -c bubbles -f -n __fish_use_subcommand -a {w.name} -d '{_quoted(w.summary)}'")
+        lines.append(f"{first} -a {w.name} -d '{_quoted(w.summary)}'")
         lines += [f"{after} -f -a '{' '.join(w.verbs)}'"] if w.verbs else []
         lines += [f"{after} -f -s s -l session -a '{sessions}'" if o == "--session" else f"{after} -l {o[2:]}" for o in w.options]
         if w.name == "history":

@@ -136,4 +136,3 @@ def _keep(name: str, error: BaseException) -> str:
     except OSError:
         return f"no log can be written, so this is where:\n{text}"
     return f"the traceback is in {path}"
-

@@ -27,6 +27,12 @@ class Page(click.Command):
         super().__init__(*args, **kwargs)
         self.rest = f"{HEADINGS[0]}{rest}" if rest else ""
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "Print this page."
+        return option
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(f"\n{self.help}\n")
 
@@ -54,20 +60,17 @@ class Verbs(Page, click.Group):
     command_class = Page
 
 
-def program(name: str, page: str | None, **settings: Any) -> Callable[[Callable[..., Any]], Page]:
+def program(name: str, page: str | None) -> Callable[[Callable[..., Any]], Page]:
     """Make a function the program `name`, with `page` (its module's docstring) as its help."""
-    return _made(Page, name, page, settings)
+    return lambda function: Page(name, params=_params(name, function), callback=function, page=page or "")
 
 
-def verbs(name: str, page: str | None, **settings: Any) -> Callable[[Callable[..., Any]], Verbs]:
+def verbs(name: str, page: str | None) -> Callable[[Callable[..., Any]], Verbs]:
     """Make a function the program `name` whose verbs are added by `.command(...)`."""
-    return _made(Verbs, name, page, settings)
+    return lambda function: Verbs(name, params=_params(name, function), callback=function, page=page or "")
 
 
-def _made(cls: Any, name: str, page: str | None, settings: dict[str, Any]) -> Any:
+def _params(name: str, function: Callable[..., Any]) -> list[click.Parameter]:
     version = click.version_option(__version__, "-V", "--version", message=f"bubbles {name} {__version__}", help="Say which version this is.")
-
-    def make(function: Callable[..., Any]) -> Any:
-        return click.command(name, cls=cls, page=page or "", **settings)(version(function))
-
-    return make
+    found: list[click.Parameter] = version(function).__click_params__  # type: ignore[attr-defined]
+    return list(reversed(found))

@@ -1,0 +1,53 @@
+"""What a person may type that is no message: the slash commands of the interactive terminal, `exit` and `quit`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+# name: (arguments, what it does)
+COMMANDS = {
+    "session": ("[NAME]", "speak in the session NAME; without a name, say which one this is"),
+    "config": ("[KEY [VALUE]]", "this session's settings; set one, or with `-` take it back"),
+    "prompt": ("", "print the system prompt and the tools as the model gets them"),
+    "compact": ("", "let a summary stand for what was said so far"),
+    "stop": ("", "stop the running turn (Ctrl-C does, too)"),
+    "help": ("", "print this"),
+    "exit": ("", "leave (so do exit, quit and Ctrl-D)"),
+}
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+_KEYS = """\
+Enter sends, Alt-Enter begins a new line. What you type while a turn runs joins it.
+Ctrl-C stops the turn, Ctrl-R looks for earlier words, Tab completes a command."""
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """The command that a line is, and its arguments; None where it is a message.
+
+    >>> parse("/config model  gpt")
+    ('config', 'model  gpt')
+    >>> parse("quit"), parse("/etc/passwd: what is it?"), parse("exit the loop early")
+    (('exit', ''), None, None)
+    """
+    text = text.strip()
+    if text in ("exit", "quit", "/quit"):
+        return "exit", ""
+    found = _COMMAND.fullmatch(text)
+    return (found[1], (found[2] or "").strip()) if found else None
+
+
+def overview() -> str:
+    """The text of /help."""
+    return "\n".join([*(f"  {f'/{name} {arguments}':<26} {what}" for name, (arguments, what) in COMMANDS.items()), "", _KEYS])
+
+
+def settings(shown: dict[str, Any], key: str = "") -> str:
+    """The text of /config: what `session.show` answered, one setting a line, those marked that are this session's own."""
+    own = shown["overrides"]
+    lines = [
+        f"  {name:<14} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" + ("   (this session)" if name in own else "")
+        for name, value in shown["settings"].items()
+        if key in ("", name)
+    ]
+    return "\n".join(line.rstrip() for line in lines)

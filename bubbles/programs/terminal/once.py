@@ -1,0 +1,73 @@
+"""One question and its answer, without an event loop: what `bubbles agent -m` and `bubbles ask` do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Any
+
+from bubbles.kernel.clip import clean
+from bubbles.programs.terminal.conversation import Conversation
+from bubbles.programs.terminal.seen import Seen
+
+
+def ask(talk: Conversation, text: str, *, live: bool) -> int:
+    """Say `text`, print what is said to it (`live`: as it comes), and return 0; 1 where no answer came, and print why to standard error."""
+    seen = Seen(talk.home, talk.key)
+    nothing_missed = seen.mark == seen.size
+    message = talk.put(text)
+    try:
+        body = _shown(talk, message) if live else _printed(talk, message)
+    except KeyboardInterrupt:
+        talk.call("turn.stop", {"session": talk.key})
+        raise
+    if nothing_missed:
+        seen.up_to(seen.size)
+    if body["outcome"] == "replied":
+        return 0
+    print(f"bubbles: {body.get('text') or 'no answer: ' + body['outcome']}", file=sys.stderr)
+    if body.get("remedy"):
+        print(f"  try: {body['remedy']}", file=sys.stderr)
+    return 1
+
+
+def _printed(talk: Conversation, message: str) -> dict[str, Any]:
+    """For a pipe: each reply as it was said, and nothing else."""
+    body = talk.wait(message, said := _Said(), stream=False)
+    if body["outcome"] == "replied" and not said.count:
+        said({"say": {"text": body["text"]}})
+    return body
+
+
+class _Said:
+    """Prints replies. A part is told twice where a daemon was restarted in between; a reply is printed once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, part: dict[str, Any]) -> None:
+        say = part.get("say")
+        if say is not None and say.get("n", self.count) >= self.count:
+            self.count = int(say.get("n", self.count)) + 1
+            print(clean(str(say["text"])), flush=True)
+
+
+def _shown(talk: Conversation, message: str) -> dict[str, Any]:
+    """For a terminal: text block by block as it comes, and on standard error what is done meanwhile."""
+    from bubbles.programs.terminal.markdown import dim, render
+    from bubbles.programs.terminal.stream import Piece, Stream
+
+    stream = Stream()
+    columns, colour = shutil.get_terminal_size().columns, not os.environ.get("NO_COLOR")
+
+    def show(pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if piece.kind == "text":
+                print(render(piece.text, columns, colour=colour), flush=True)
+            elif piece.kind != "notice":
+                print(dim(piece.text) if colour else clean(piece.text), file=sys.stderr)
+
+    body = talk.wait(message, lambda part: show(stream.take(part)), stream=True)
+    show(stream.end(body))
+    return body

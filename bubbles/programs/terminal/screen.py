@@ -1,0 +1,404 @@
+"""The interactive terminal: a line to type on, and above it what the assistant says while it says it.
+
+It does not know sessions or models; it sends words and shows what comes back. What is finished scrolls away as
+ordinary output; the piece that is still growing, the spinner and the line being typed are redrawn in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, Float, FloatContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.widgets import SearchToolbar, TextArea
+
+from bubbles import __version__
+from bubbles.bus.caller import Caller
+from bubbles.errors import BubblesError, Unavailable
+from bubbles.paths import Home
+from bubbles.programs.terminal import commands
+from bubbles.programs.terminal.conversation import TRIES, Conversation, ensure, unanswered
+from bubbles.programs.terminal.here import granted
+from bubbles.programs.terminal.markdown import dim, render
+from bubbles.programs.terminal.seen import Exchange, Seen
+from bubbles.programs.terminal.stream import Piece, Stream
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TICK_S = 0.1
+_AWAY_MOST = 5  # exchanges shown of those that were missed
+
+
+class Screen:
+    """One terminal. `here`: a directory to lend to the session it is in; `logs`, `debug`: show the log, too, or all of it and the prompt."""
+
+    def __init__(self, home: Home, session: str, *, here: Path | None = None, logs: bool = False, debug: bool = False) -> None:
+        self.home = home
+        self._here, self._logs, self._debug = here, logs, debug
+        self._talk = Conversation(home, session)
+        self._session = contextlib.ExitStack()  # what holds while we are in a session
+        self._agentd = Caller(home, "agentd")
+        self._typed: asyncio.Queue[str] = asyncio.Queue()
+        self._output: asyncio.Queue[str] = asyncio.Queue()
+        self._pending: deque[str] = deque()  # messages whose turn has not ended
+        self._shown: set[str] = set()  # turns
+        self._stream = Stream()
+        self._busy = ""  # what is waited for that is no turn
+        self._since = 0.0
+        self._follower: asyncio.Task[None] | None = None
+        self.input, self.app = self._layout()
+
+    async def run(self) -> None:
+        """Until the person leaves."""
+        self._loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(name, self._leave)
+        tasks = [asyncio.create_task(self._guarded(work)) for work in (self._read(), self._print(), self._spin())]
+        try:
+            await self.app.run_async()
+        finally:
+            for task in [*tasks, *([self._follower] if self._follower else [])]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._agentd.close()
+            await asyncio.to_thread(self._session.close)
+        while not self._output.empty():
+            print(self._output.get_nowait(), end="")
+        if self._pending:
+            print(dim(f"the turn goes on; see its reply with: bubbles agent -s {self._talk.name}"))
+
+    # -- what is typed ---------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """One line after the other, in order."""
+        self._say(dim(f"bubbles {__version__} · /help"))
+        await self._take(self._enter())
+        while True:
+            text = await self._typed.get()
+            self._say(f"\x1b[1m›\x1b[22m {_indented(text)}")
+            command = commands.parse(text)
+            await self._take(self._send(text) if command is None else self._command(*command))
+
+    async def _take(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except BubblesError as error:
+            self._trouble(error)
+        finally:
+            self._busy = ""
+
+    async def _send(self, text: str) -> None:
+        self._pending.append(self._talk.put(text))
+        self._follow()
+
+    async def _command(self, name: str, arguments: str) -> None:
+        match name:
+            case "exit":
+                self._leave()
+            case "help":
+                self._say(commands.overview())
+            case "stop":
+                await self._stop()
+            case "session" if arguments:
+                self._talk = Conversation(self.home, arguments)
+                await self._enter()
+            case "session":
+                self._say(f"  {self._talk.name}")
+            case "config":
+                await self._config(*arguments.split(None, 1))
+            case "prompt":
+                shown = await self._call("session.prompt")
+                self._say(f"{dim(shown['text'])}\n  tools: {', '.join(shown['tools']) or 'none'}")
+            case "compact":
+                self._busy = "summarising"
+                done = await self._call("session.compact")
+                self._say(f"  {done['before_tokens']} tokens before, {done['after_tokens']} now")
+            case _:
+                self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
+
+    async def _config(self, key: str = "", value: str | None = None) -> None:
+        if value is not None:
+            from bubbles import config  # a second of a person's time, once, and only for those who set something
+
+            await self._call("session.set", key=key, value=None if value == "-" else config.parse(key, value))
+        text = commands.settings(await self._call("session.show"), key)
+        self._say(text or f"there is no setting {key!r} of a session; /config names them")
+
+    async def _stop(self) -> None:
+        if not (await self._call("turn.stop"))["stopped"]:
+            self._say(dim("nothing is running"))
+
+    async def _call(self, op: str, **body: Any) -> dict[str, Any]:
+        return (await self._agentd.call(op, {"session": self._talk.key, **body}))[0]
+
+    # -- a session and its turns -----------------------------------------------------------------
+
+    async def _enter(self) -> None:
+        """Be in `_talk`'s session: show what was missed, and take up the turn that runs there."""
+        if self._follower is not None:
+            self._follower.cancel()
+        self._pending.clear()
+        await asyncio.to_thread(self._begin)
+        shown = await self._call("session.show")
+        model = shown["settings"]["model"] or "the default model"
+        self._say(dim(f"session {self._talk.name} · {shown['messages']} messages · {model}"))
+        self._catch_up("while you were away:")
+        if self._debug:
+            await self._command("prompt", "")
+        running = [s["turn"] for s in (await self._call("status"))["sessions"] if s["session"] == self._talk.key and s["turn"]]
+        if running:
+            self._pending.extend(running)
+            self._follow()
+
+    def _begin(self) -> None:
+        self._session.close()
+        self._session.enter_context(granted(self._talk, self._here))
+        if self._logs or self._debug:
+            from bubbles.programs.terminal.logs import followed
+
+            self._session.enter_context(followed(self.home, self._talk.key, self._say_from_thread, everything=self._debug))
+
+    def _follow(self) -> None:
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.create_task(self._guarded(self._follow_all()))
+
+    async def _follow_all(self) -> None:
+        """Show each turn from its first part to its end. A message that joined a turn ends with it."""
+        while self._pending:
+            self._stream, self._since = Stream(), time.monotonic()
+            try:
+                body = await self._wait(self._pending[0])
+            except BubblesError as error:
+                self._pending.clear()
+                self._trouble(error)
+                return
+            self._pending.popleft()
+            if str(body.get("turn")) not in self._shown:
+                self._show(self._stream.end(body))
+            self._shown.add(str(body.get("turn")))
+        self._catch_up("meanwhile:")
+
+    async def _wait(self, message: str) -> dict[str, Any]:
+        for _ in range(TRIES):
+            try:
+                question = self._talk.question(message, stream=True)
+                return (await self._agentd.call("turn.wait", question, on_part=lambda part: self._show(self._stream.take(part))))[0]
+            except Unavailable as error:
+                why = error.text
+                await asyncio.to_thread(ensure, self.home)
+        raise unanswered(self._talk.name, why)
+
+    def _catch_up(self, heading: str) -> None:
+        """Show the turns that ended unseen, and remember that all were seen."""
+        seen = Seen(self.home, self._talk.key)
+        size = seen.size
+        missed = [exchange for exchange in seen.missed() if exchange.turn not in self._shown]
+        if missed:
+            self._say(dim(heading if len(missed) <= _AWAY_MOST else f"{heading} ({len(missed)} turns, the last {_AWAY_MOST} of them)"))
+        for exchange in missed[-_AWAY_MOST:]:
+            self._exchange(exchange)
+        self._shown |= {exchange.turn for exchange in missed}
+        seen.up_to(size)
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._output.put_nowait(text.rstrip("\n") + "\n")
+
+    def _say_from_thread(self, line: str) -> None:
+        self._loop.call_soon_threadsafe(self._say, dim(line))
+
+    def _show(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self._say(printed(piece, self._columns))
+
+    def _exchange(self, exchange: Exchange) -> None:
+        for words in exchange.words:
+            self._say(dim(f"› {_indented(words)}"))
+        for reply in exchange.replies:
+            self._show([Piece("text", reply)])
+        if exchange.notice:
+            self._show([Piece("notice", exchange.notice)])
+
+    def _trouble(self, error: BubblesError) -> None:
+        self._say(f"\x1b[31m{error.text}\x1b[39m" + (f"\n  try: {error.remedy}" if error.remedy else ""))
+
+    async def _print(self) -> None:
+        """What is finished goes above the line being typed, all that is there at once."""
+        while True:
+            text = await self._output.get()
+            while not self._output.empty():
+                text += self._output.get_nowait()
+            async with in_terminal():
+                self.app.output.write_raw(text)
+                self.app.output.flush()
+
+    async def _spin(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._waiting:
+                self.app.invalidate()
+
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._pending or self._busy)
+
+    @property
+    def _columns(self) -> int:
+        return self.app.output.get_size().columns
+
+    def _growing(self) -> ANSI:
+        lines = render(self._stream.growing, self._columns).splitlines()
+        return ANSI("\n".join(lines[-max(3, self.app.output.get_size().rows // 2) :]))
+
+    def _status(self) -> StyleAndTextTuples:
+        seconds = int(time.monotonic() - self._since) if self._pending else 0
+        frame = _SPINNER[int(time.monotonic() / _TICK_S) % len(_SPINNER)]
+        doing = self._busy or self._stream.doing or "thinking"
+        return [("fg:ansicyan", f"{frame} "), ("fg:ansibrightblack", f"{doing}" + (f" · {seconds} s · Ctrl-C stops" if seconds else ""))]
+
+    def _prompt(self) -> StyleAndTextTuples:
+        return [("bold fg:ansicyan", f"{_short(self._talk.name)} › ")]
+
+    # -- the line --------------------------------------------------------------------------------
+
+    def _layout(self) -> tuple[TextArea, Application[None]]:
+        search = SearchToolbar()
+        line = TextArea(
+            prompt=self._prompt, multiline=True, wrap_lines=True, dont_extend_height=True, history=_history(self.home), completer=_Words(self.home),
+            complete_while_typing=False, search_field=search,
+        )  # fmt: skip
+        growing = Window(FormattedTextControl(self._growing), wrap_lines=False, dont_extend_height=True)
+        status = Window(FormattedTextControl(self._status), height=1)
+        body = HSplit(
+            [
+                ConditionalContainer(growing, Condition(lambda: bool(self._stream.growing.strip()))),
+                ConditionalContainer(status, Condition(lambda: self._waiting)),
+                line,
+                search,
+            ]
+        )
+        root = FloatContainer(body, [Float(CompletionsMenu(max_height=8), xcursor=True, ycursor=True)])
+        return line, Application(Layout(root, line), key_bindings=self._keys(), erase_when_done=True)
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        typing = Condition(lambda: self.app.layout.has_focus(self.input))
+
+        @keys.add("enter", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            text = self.input.text
+            if text.strip():
+                self.input.buffer.reset(append_to_history=True)
+                self._typed.put_nowait(text)
+
+        @keys.add("escape", "enter", filter=typing)
+        @keys.add("c-j", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            self.input.buffer.insert_text("\n")
+
+        @keys.add("c-d", filter=typing & Condition(lambda: not self.input.text))
+        def _(event: KeyPressEvent) -> None:
+            self._leave()
+
+        @keys.add("c-c", filter=typing)
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt(self.input.buffer)
+
+        return keys
+
+    def _interrupt(self, buffer: Buffer) -> None:
+        if self._pending:
+            event = self._take(self._stop())
+            self.app.create_background_task(event)
+        elif buffer.text:
+            buffer.reset()
+        else:
+            self._say(dim("Ctrl-D or exit leaves"))
+
+    def _leave(self) -> None:
+        with contextlib.suppress(Exception):  # a second signal finds it ended
+            self.app.exit()
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """A bug in a task ends the program and is told as one, instead of leaving a screen that shows nothing any more."""
+        try:
+            await work
+        except Exception as error:
+            self.app.exit(exception=error)
+
+
+def printed(piece: Piece, columns: int) -> str:
+    """A finished piece as it is printed."""
+    match piece.kind:
+        case "text":
+            return render(piece.text, columns) + "\n"
+        case "tool":
+            return dim(f"· {piece.text}")
+        case "failed":
+            return dim(f"✗ {piece.text}")
+        case "note":
+            return dim(piece.text)
+    return f"\x1b[33m{render(piece.text, columns, colour=False)}\x1b[39m"
+
+
+def _indented(text: str) -> str:
+    from bubbles.kernel.clip import clean
+
+    return clean(text).replace("\n", "\n  ")
+
+
+def _short(name: str) -> str:
+    name = name.replace("\n", " ")
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def _history(home: Home) -> History:
+    """What was typed before, in `channels/cli/typed`."""
+    path = home.root / "channels" / "cli" / "typed"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+class _Words(Completer):
+    """Completes slash commands, and after /session the names of sessions."""
+
+    def __init__(self, home: Home) -> None:
+        self._sessions = home.sessions
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        if text.startswith("/session "):
+            start, words = text.removeprefix("/session "), sorted(p.name for p in self._sessions.glob("*") if p.is_dir())
+        elif text.startswith("/") and " " not in text:
+            start, words = text, [f"/{name}" for name in commands.COMMANDS]
+        else:
+            return
+        yield from (Completion(word, -len(start)) for word in words if word.startswith(start))
+
+
+def talk(home: Home, session: str, *, here: Path | None = None, logs: bool = False, debug: bool = False) -> None:
+    """Run the interactive terminal until the person leaves. Lines of the log, if wanted, scroll by between the words."""
+    asyncio.run(Screen(home, session, here=here, logs=logs, debug=debug).run())
