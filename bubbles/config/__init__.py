@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from bubbles.config import environment, faults, file
 from bubbles.config.section import Key, Section, arrange, dotted, field, fold, plain, within
-from bubbles.config.settings import SECTIONS, SESSION_KEYS, Settings, overrides, section, session_settings
+from bubbles.config.settings import SECTIONS, SESSION_KEYS, Effective, Settings, section_class, session_settings
 from bubbles.config.version import VERSION, migrate
 from bubbles.errors import Misconfigured, Usage
 from bubbles.paths import Home
@@ -22,12 +22,13 @@ __all__ = [
     "SECTIONS",
     "SESSION_KEYS",
     "VERSION",
+    "Effective",
     "Settings",
     "check",
     "defaults",
     "load",
-    "overrides",
     "parse",
+    "plain",
     "refresh",
     "save",
     "session_settings",
@@ -66,21 +67,23 @@ def _by_section(raw: Raw, unknown: list[Key]) -> Raw:
 
 
 def _load(name: str, raw: Any, env: Mapping[str, str], home: Home, unknown: list[Key], warnings: list[str]) -> Section:
-    cls = section(name)
-    tree = arrange(raw, cls, (name,), unknown)
+    cls = section_class(name)
+    tree = {name: arrange(raw, cls, (name,), unknown)}
     sources: dict[Key, str] = {}
-    for variable, key, text in environment.variables(env, name) if isinstance(tree, dict) else ():
-        place = environment.lay(tree, cls, key, text)
+    for variable, key, text in environment.variables(env, name) if isinstance(tree[name], dict) else ():
+        astray: list[Key] = []
+        place = environment.lay(tree, name, cls, key, text, astray)
         if place is None:
-            warnings.append(f"{variable}: {_is_none((name, *(str(part).lower() for part in key)))}; it does nothing")
+            astray = [(name, *(str(part).lower() for part in key))]
         else:
-            sources[name, *place] = variable
-    return _validated(name, cls, tree, home, sources)
+            sources[place] = variable
+        warnings += [f"{variable}: {_is_none(key)}; it does nothing" for key in astray]
+    return _validated(name, cls, tree[name], home, sources)
 
 
 def _validated(name: str, cls: type[Section], tree: Any, home: Home, sources: Mapping[Key, str]) -> Section:
     try:
-        return cls.model_validate(tree, context={"home": home.root})
+        return cls.model_validate(tree)
     except ValidationError as error:
         raise faults.misconfigured(error, (name,), cls, str(home.config), sources) from None
 
@@ -105,8 +108,8 @@ def _nearest(key: Key) -> str:
     names: Mapping[str, Any] = dict.fromkeys(SECTIONS)
     if len(key) > 1:
         top = fold(str(key[0]))
-        _, above = field(section(top), key[1:-1]) if len(key) > 2 and top in SECTIONS else (key, None)
-        inner, container = (section(top), None) if len(key) == 2 and top in SECTIONS else within(above.annotation if above else None)
+        _, above = field(section_class(top), key[1:-1]) if len(key) > 2 and top in SECTIONS else (key, None)
+        inner, container = (section_class(top), None) if len(key) == 2 and top in SECTIONS else within(above.annotation if above else None)
         names = inner.model_fields if inner is not None and container is None else {}
     folded = {fold(name): name for name in names}
     match = get_close_matches(fold(str(key[-1])), folded, 1, 0.7)
@@ -156,14 +159,14 @@ def _fields_below(fields: Any, name: str | None) -> Any:
     if name is None:
         return None
     if fields is SECTIONS:
-        return section(name).model_fields
+        return section_class(name).model_fields
     inner, container = within(fields[name].annotation)
     return inner.model_fields if inner is not None and container is None else None
 
 
 def defaults() -> Raw:
     """A whole config.json in which everything stands at its default."""
-    return {"version": VERSION, **{name: plain(section(name)()) for name in SECTIONS}}
+    return {"version": VERSION, **{name: plain(section_class(name)()) for name in SECTIONS}}
 
 
 def refresh(raw: Raw) -> Raw:
@@ -171,7 +174,7 @@ def refresh(raw: Raw) -> Raw:
     raw = migrate(raw, "config.json")
     unknown: list[Key] = []
     found = _by_section(raw, unknown)
-    filled = {name: _filled(found.get(name, {}), section(name)) for name in SECTIONS}
+    filled = {name: _filled(found.get(name, {}), section_class(name)) for name in SECTIONS}
     return {"version": raw["version"], **filled, **{str(key[0]): raw[str(key[0])] for key in unknown}}
 
 
@@ -197,12 +200,15 @@ def parse(key: str, text: str) -> Any:
     """
     names = {fold(name): place for name, place in SESSION_KEYS.items()}
     top, *rest = names.get(fold(key), tuple(key.split(".")))
-    _, found = field(section(fold(top)), tuple(rest)) if fold(top) in SECTIONS else ((), None)
+    _, found = field(section_class(fold(top)), tuple(rest)) if fold(top) in SECTIONS else ((), None)
     if found is None:
         raise Usage(_is_none((top, *rest)) if rest else f"{key} is not a setting", remedy=f"one of: {', '.join(SESSION_KEYS)}")
-    value = environment.fit(found, text)
+    unknown: list[Key] = []
+    value = environment.fit(found, text, (key,), unknown)
+    if unknown:
+        raise Usage(_is_none(unknown[0]))
     try:
         return plain(environment.adapter(found).validate_python(value))
     except ValidationError as error:
-        told = faults.misconfigured(error, (), found, key, {})
-        raise Usage(told.text.replace(f"{key}: : ", f"{key}: ")) from None
+        lines, remedy = faults.sentences(error, (key,), found, {})
+        raise Usage("; ".join(lines), remedy=remedy) from None

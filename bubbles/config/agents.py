@@ -43,7 +43,7 @@ class Defaults(Section):
     @model_validator(mode="after")
     def _a_result_fits_what_is_kept(self) -> Self:
         if self.result_tokens >= self.keep_tokens:  # else no compaction could bring a session back under its window
-            raise ValueError(f"result_tokens ({self.result_tokens}) less than keep_tokens ({self.keep_tokens})")
+            raise ValueError(f"result_tokens ({self.result_tokens}) must be less than keep_tokens ({self.keep_tokens})")
         return self
 
     @property

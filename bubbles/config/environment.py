@@ -26,46 +26,53 @@ def variables(env: Mapping[str, str], section: str) -> Iterator[tuple[str, Key, 
             yield name, tuple(rest), env[name]
 
 
-def lay(tree: Any, section: type[Section], key: Key, text: str) -> Key | None:
-    """Set in `tree`, an arranged section, what `text` says for `key`. The canonical key; None where there is no such setting."""
+def lay(tree: dict[str, Any], name: str, section: type[Section], key: Key, text: str, unknown: list[Key]) -> Key | None:
+    """Set in `tree[name]`, the arranged section, what `text` says for `key`. The canonical key; None where there is no such setting.
+
+    What the text itself holds that is no setting is added to `unknown`."""
     canonical, found = field(section, key)
+    place = (name, *canonical)
     if found is None:
-        return _lay_in_map(tree, section, canonical, text)
-    put(tree, canonical, fit(found, text))
-    return canonical
+        return _lay_in_map(tree, name, section, canonical, text, unknown)
+    put(tree, place, fit(found, text, place, unknown))
+    return place
 
 
-def _lay_in_map(tree: Any, section: type[Section], key: Key, text: str) -> Key | None:
+def _lay_in_map(tree: dict[str, Any], name: str, section: type[Section], key: Key, text: str, unknown: list[Key]) -> Key | None:
     """As `lay`, for a key that leads into a map: its names are taken as they stand in the file, else in lower case."""
     for depth in range(1, len(key)):
         _, found = field(section, key[:depth])
         if found is None or getattr(found.annotation, "__origin__", None) is not dict:
             continue
-        held = get(tree, key[:depth])
-        names = {fold(name): name for name in held} if isinstance(held, dict) else {}
-        name = names.get(fold(str(key[depth])), str(key[depth]).lower())
-        return _lay_below(tree, found, (*key[:depth], name), key[depth + 1 :], text)
+        held = get(tree, (name, *key[:depth]))
+        names = {fold(held_name): held_name for held_name in held} if isinstance(held, dict) else {}
+        entry = names.get(fold(str(key[depth])), str(key[depth]).lower())
+        return _lay_entry(tree, found, (name, *key[:depth], entry), key[depth + 1 :], text, unknown)
     return None
 
 
-def _lay_below(tree: Any, found: FieldInfo, at: Key, rest: Key, text: str) -> Key | None:
+def _lay_entry(tree: dict[str, Any], found: FieldInfo, at: Key, rest: Key, text: str, unknown: list[Key]) -> Key | None:
     inner, _ = within(found.annotation)
     if not rest:
-        put(tree, at, _candidate(text) if inner is not None else text)
+        put(tree, at, text if inner is None else arrange(_candidate(text), inner, at, unknown))
         return at
     canonical, leaf = field(inner, rest) if inner is not None else (rest, None)
+    place = (*at, *canonical)
     if leaf is None:
         return None
-    put(tree, (*at, *canonical), fit(leaf, text))
-    return (*at, *canonical)
+    put(tree, place, fit(leaf, text, place, unknown))
+    return place
 
 
-def fit(found: FieldInfo, text: str) -> Any:
-    """What `text` means for the field: its JSON value where it is one and fits, else itself; a list of one where only that fits.
+def fit(found: FieldInfo, text: str, at: Key, unknown: list[Key]) -> Any:
+    """What `text` means for the field at `at`: its JSON value where it is one and fits, else itself; a list of one where only that fits.
 
+    A number or a word stays as it was written where the field wants text: 1.50 is no 1.5 then.
     Where nothing fits the most telling of them is returned, for validation to refuse."""
-    value = arrange(_candidate(text), found.annotation, (), [])
-    candidates = (value, text, [value], [text]) if getattr(found.annotation, "__origin__", None) is list else (value, text)
+    value = arrange(_candidate(text), found.annotation, at, unknown)
+    candidates: list[Any] = [value, text] if isinstance(value, str | dict | list) else [text, value]
+    if getattr(found.annotation, "__origin__", None) is list:
+        candidates += [[text], [value]]
     return next((candidate for candidate in candidates if fits(found, candidate)), [text] if len(candidates) > 2 and value == text else value)
 
 

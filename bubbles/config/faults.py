@@ -20,28 +20,36 @@ _SHAPES = {dict: "an object", list: "a list", str: "text", bool: "true or false"
 
 
 def misconfigured(error: ValidationError, at: Key, annotation: Any, where: str, sources: Mapping[Key, str]) -> Misconfigured:
-    """The error to raise for `error`, found in a value of `annotation` that stands at `at` in `where`.
+    """The error to raise for `error`, found in a value of `annotation` that stands at `at` in the file `where`.
 
     `sources` names the environment variable that a key's value came from."""
-    told = [_told(one, at, annotation, sources) for one in error.errors(include_url=False)]
-    lines = [text for text, _ in told]
+    lines, remedy = sentences(error, at, annotation, sources)
     text = f"{where}: {lines[0]}" if len(lines) == 1 else "\n  ".join((f"{where}:", *lines))
-    return Misconfigured(text, remedy=told[0][1].format(where=where) if told[0][1] else "")
+    return Misconfigured(text, remedy=f"{remedy} in {where}" if remedy.startswith("set") else remedy)
+
+
+def sentences(error: ValidationError, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tuple[list[str], str]:
+    """One sentence for each thing that is wrong, and what to do about the first ("" where the sentence says it)."""
+    told = [_told(one, at, annotation, sources) for one in error.errors(include_url=False)]
+    return [text for text, _ in told], told[0][1]
 
 
 def _told(one: Any, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tuple[str, str]:
     """(sentence, remedy) for one of pydantic's findings."""
     key = (*at, *(part for part in one["loc"] if part != "[key]"))
     found = _field(annotation, one["loc"])
-    variable = next((name for place, name in sources.items() if place == key[: len(place)]), "")
+    section, container = within(found.annotation if isinstance(found, FieldInfo) else found)
+    of_a_group = section is not None and container is None and one["type"] == "value_error"  # settings that do not go together
+    variable = next((name for place, name in sources.items() if place == key[: len(place)] or (of_a_group and place[: len(key)] == key)), "")
     name = f"{dotted(key)} (from {variable})" if variable else dotted(key)
     if one["type"] == "not_yet":
-        instead = json.dumps(one["ctx"]["instead"])
-        remedy = f"unset {variable}" if variable else f"set {dotted(key)} to {instead} in {{where}}"
-        return f"{name}: {one['ctx']['what']} is not built yet", remedy.replace("{}", "{{}}")
+        remedy = f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(one['ctx']['instead'])}"
+        return f"{name}: {one['ctx']['what']} is not built yet", remedy
     if one["type"] == "missing":
         return f"{name} is missing", ""
     said = str(one["ctx"]["error"]) if one["type"] == "value_error" else allowed(found)
+    if of_a_group:
+        return f"{name}: {said}", ""
     return f"{name}: found {shown(one['input'], found)}; allowed: {said or one['msg']}", ""
 
 
@@ -93,6 +101,8 @@ def allowed(found: Any) -> str:
         return ("a whole number" if origin is int else "a number") + _bounds(metadata)
     if isinstance(origin, type) and issubclass(origin, Section):
         return "an object"
+    if any(getattr(item, "min_length", None) for item in metadata):
+        return "text that is not empty"
     return _SHAPES.get(origin, "text")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from bubbles.config import environment, faults
-from bubbles.config.section import Key, Section, arrange, dotted, field, fold, plain, secrets
-from bubbles.errors import Misconfigured
+from bubbles.config.section import Key, Section, arrange, dotted, field, fold, secrets
 from bubbles.paths import Home
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bubbles.config.channels import Channels
     from bubbles.config.gateway import Gateway
     from bubbles.config.providers import Providers
-    from bubbles.config.tools import Tools
+    from bubbles.config.tools import Grant, Tools
 
 SECTIONS = {
     "agents": "bubbles.config.agents:Agents",
@@ -41,7 +41,7 @@ SESSION_KEYS = {
 }
 
 
-def section(name: str) -> type[Section]:
+def section_class(name: str) -> type[Section]:
     """The class of the section `name`, imported now."""
     module, _, cls = SECTIONS[name].partition(":")
     found: type[Section] = getattr(import_module(module), cls)
@@ -77,49 +77,53 @@ class Settings:
         return sorted({text for found in self._sections.values() for text in secrets(found) if len(text) >= 6})
 
 
-def session_settings(settings: Settings, raw: Mapping[str, Any], where: str = "the session's config.json") -> Settings:
-    """`settings` with what the session's own file changes; each key replaces the installation's value. Unknown keys are warned of.
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What holds in one session; one field for each of SESSION_KEYS. `warnings` name what in its file is no setting."""
+
+    model: str
+    provider: str
+    system_prompt: str
+    temperature: float
+    language: str
+    timezone: str
+    sandbox: str
+    workspaces: tuple[Grant, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def session_settings(settings: Settings, raw: Mapping[str, Any], where: str = "the session's config.json") -> Effective:
+    """The owner's settings (sections agents and tools) with what a session's own file changes; each key replaces the owner's value.
 
     Raises Misconfigured naming the key where a value is wrong."""
-    changed: dict[str, Section] = dict(settings._sections)
-    warnings = list(settings.warnings)
     names = {fold(name): name for name in SESSION_KEYS}
+    values: dict[str, Any] = {name: _at(settings, key) for name, key in SESSION_KEYS.items()}
+    unknown: list[Key] = []
     for key, value in raw.items():
         name = names.get(fold(key))
         if name is not None:
-            top, *rest = SESSION_KEYS[name]
-            unknown: list[Key] = []
-            if top in changed:
-                changed[top] = _with(changed[top], tuple(rest), _checked(name, value, settings.home, where, unknown))
-            warnings += [f"{where}: {dotted(place)} is not a setting; it does nothing" for place in unknown]
+            values[name] = _checked(name, value, where, unknown)
         elif key != "version":
-            warnings.append(f"{where}: {key} is not a setting of a session; it does nothing")
-    return Settings(settings.home, changed, tuple(warnings))
+            unknown.append((key,))
+    values["workspaces"] = tuple(values["workspaces"])
+    return Effective(**values, warnings=tuple(f"{where}: {dotted(key)} is not a setting of a session; it does nothing" for key in unknown))
 
 
-def _checked(name: str, value: Any, home: Home, where: str, unknown: list[Key]) -> Any:
+def _at(settings: Settings, key: tuple[str, ...]) -> Any:
+    value: Any = settings
+    for part in key:
+        value = getattr(value, part)
+    return value
+
+
+def _checked(name: str, value: Any, where: str, unknown: list[Key]) -> Any:
     top, *rest = SESSION_KEYS[name]
-    _, found = field(section(top), tuple(rest))
-    if found is None:
-        raise Misconfigured(f"{where}: {name} is not a setting")
+    _, found = field(section_class(top), tuple(rest))
+    assert found is not None, name
+    value = arrange(value, found.annotation, (name,), unknown)
+    if isinstance(value, str) and not environment.fits(found, value):
+        value = environment.fit(found, value, (name,), unknown)  # as typed in a terminal
     try:
-        return environment.adapter(found).validate_python(arrange(value, found.annotation, (name,), unknown), context={"home": home.root})
+        return environment.adapter(found).validate_python(value)
     except ValidationError as error:
         raise faults.misconfigured(error, (name,), found, where, {}) from None
-
-
-def _with(old: Section, key: tuple[str, ...], value: Any) -> Section:
-    name, *rest = key
-    return old.model_copy(update={name: _with(getattr(old, name), tuple(rest), value) if rest else value})
-
-
-def overrides(settings: Settings) -> dict[str, Any]:
-    """What each of SESSION_KEYS is at in `settings`, as /config shows it; only of sections that were loaded."""
-    shown: dict[str, Any] = {}
-    for name, (top, *rest) in SESSION_KEYS.items():
-        value: Any = settings._sections.get(top)
-        for part in rest if value is not None else ():
-            value = getattr(value, part)
-        if value is not None:
-            shown[name] = plain(value)
-    return shown
