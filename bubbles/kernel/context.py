@@ -1,4 +1,4 @@
-"""The messages of a request: made well-formed, checked, weighed, and made smaller.
+"""The one way from messages to a request that no provider refuses.
 
 A canonical message has the shape of OpenAI's chat interface; it is the only form in history and on the way to modeld:
 
@@ -6,146 +6,37 @@ A canonical message has the shape of OpenAI's chat interface; it is the only for
     {"role":"assistant","content":str,"tool_calls":[{"id","type":"function","function":{"name","arguments"}}]?,"reasoning_content":str?}
     {"role":"tool","tool_call_id":str,"content":str}
 
-`build` is total: whatever list it is given, what comes out breaks no provider's rule. It does not know any provider.
+`build` is total: whatever list it is given, what comes out passes `check` for every dialect. It does not know any provider.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
+from bubbles.kernel import canonical
+from bubbles.kernel.canonical import Message, encode
+from bubbles.kernel.dialects import check
 from bubbles.kernel.events import Call
-from bubbles.messages import scrub
+from bubbles.kernel.fit import fit, shrink, split
+from bubbles.kernel.weight import tokens
 
-Message: TypeAlias = dict[str, Any]
+__all__ = ["DEFAULT", "Message", "Shape", "build", "check", "encode", "fit", "shrink", "split", "tokens"]
 
-EMPTY = "(empty)"
 MISSING = "Interrupted: no result of this call is known. It may or may not have run; check before repeating it."
 LEFT_OUT = "(Earlier messages are left out.)"
 GO_ON = "(Go on.)"
 SEEN = "(Seen.)"
 NO_REASONING = "(No reasoning was kept.)"
-UNPARSED = "not_a_json_object"
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-# Parts of a message
-
-
-def clean_text(text: Any) -> str:
-    """Text of a message's content: "" for none, the text parts of a list, nothing that no encoding can carry."""
-    if isinstance(text, str):
-        return scrub(text)
-    if isinstance(text, list):
-        return "\n".join(filter(None, (clean_text(part.get("text") if isinstance(part, dict) else part) for part in text)))
-    return ""
-
-
-def content(text: Any) -> str:
-    """The content of a user's or a tool's message: never blank, since some providers refuse that."""
-    cleaned = clean_text(text)
-    return cleaned if cleaned.strip() else EMPTY
-
-
-def call_name(name: Any) -> str:
-    """The name of a call as every provider accepts it.
-
-    >>> call_name("functions.exec")
-    'functions_exec'
-    """
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
-    return _NOT_NAME.sub("_", name if isinstance(name, str) else "")[:64].strip("_") or "unknown"
-
-
-def call_id(id: Any, otherwise: str, taken: Collection[str]) -> str:
-    """The id of a call as every provider accepts it and nothing in `taken` has it; `otherwise` where it has none."""
-    wanted = id if isinstance(id, str) and _NAME.fullmatch(id) else _NOT_NAME.sub("_", id if isinstance(id, str) else "")[:64].strip("_") or otherwise
-    found, n = wanted, 1
-    while found in taken:
-        n += 1
-        found = f"{wanted[:56]}_{n}"
-    return found
-
-
-def call_arguments(arguments: Any) -> str:
-    """The arguments of a call as JSON text of an object; what is none is kept, in part, as text in one.
-
-    >>> call_arguments('{"path": "a"}'), call_arguments(""), call_arguments('{"path": "a')
-    ('{"path": "a"}', '{}', '{"not_a_json_object":"{\\\\"path\\\\": \\\\"a"}')
-    """
-    if isinstance(arguments, str):
-        if not arguments.strip():
-            return "{}"
-        text, value = scrub(arguments), _parsed(arguments)
-    else:
-        text, value = "", arguments if arguments is not None else {}
-    if not isinstance(value, dict):
-        return _dump({UNPARSED: (text or str(value))[:500]})
-    cleaned = _scrubbed(value)
-    return text if text and cleaned == value else _dump(cleaned)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _scrubbed(value: Any) -> Any:
-    if isinstance(value, str):
-        return scrub(value)
-    if isinstance(value, list | tuple):
-        return [_scrubbed(one) for one in value]
-    if isinstance(value, dict):
-        return {scrub(str(key)): _scrubbed(one) for key, one in value.items()}
-    return value if isinstance(value, int | float | None) else str(value)
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def encode(message: Message) -> bytes:
-    """The bytes of a canonical message, in history and on the wire alike."""
-    return _dump(message).encode()
-
-
-def assistant(text: str, calls: Sequence[Call] = (), reasoning: str = "") -> Message:
-    """What a model said, as a canonical message. The calls' ids are taken as they are."""
-    message: Message = {"role": "assistant", "content": text}
-    if calls:
-        message["tool_calls"] = [_call(call.id, call.name, call.arguments) for call in calls]
-    if thought := clean_text(reasoning):
-        message["reasoning_content"] = thought
-    return message
-
-
-def _call(id: str, name: Any, arguments: Any) -> Message:
-    return {"id": id, "type": "function", "function": {"name": call_name(name), "arguments": call_arguments(arguments)}}
-
-
-def result(id: str, text: Any) -> Message:
-    """What a call brought, as a canonical message."""
-    return {"role": "tool", "tool_call_id": id, "content": content(text)}
-
-
-# A request that nobody refuses
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model takes. `reasoning` of earlier answers: "drop", "keep" or "require"; `after_tool`: "user_ok" or "assistant_only"."""
+    """What a model takes. `reasoning` of earlier answers: "drop", "keep" or "require"; `after_tool`: "user_ok" or "assistant_only".
+
+    Without `tools` calls and results are told as text, without `system` the system message opens the first user's.
+    """
 
     tools: bool = True
     reasoning: str = "drop"
@@ -157,25 +48,124 @@ DEFAULT = Shape()
 
 
 def build(messages: Iterable[Any], shape: Shape = DEFAULT) -> list[Message]:
-    """A well-formed request from any list: a user first, roles in turn, each call answered once and at once, a user or tool last."""
-    return []
+    """A well-formed request from any list: a user first, roles in turn, each call answered once and right after, a user or result last.
+
+    What is well-formed passes unchanged. Longer lists give longer requests: where `a` has no open calls and ends with a user or a result,
+    `build(a + b)` begins with all of `build(a)` but perhaps its last message.
+    """
+    request = _Request(shape)
+    waiting = [message for message in messages if isinstance(message, dict)]
+    waiting.reverse()
+    while waiting:
+        message = waiting.pop()
+        if message.get("role") == "assistant":
+            results = []
+            while waiting and waiting[-1].get("role") == "tool":
+                results.append(waiting.pop())
+            request.assistant(message, results)
+        elif message.get("role") in ("user", "system"):  # anything else is nobody's words, or a result of no call
+            request.words(message["role"], canonical.text_of(message.get("content")))
+    return request.ended()
 
 
-def check(messages: Sequence[Any], dialect: str = "openai") -> list[str]:
-    """What a strict provider of the dialect ("openai", "anthropic", "strict") would refuse in a request; [] if nothing."""
-    return []
+class _Request:
+    """A request on its way; well-formed after each step, but that an assistant may be last."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.messages: list[Message] = []
+        self.ids: set[str] = set()
+
+    def words(self, role: str, text: str) -> None:
+        if role == "system" and self.shape.system and all(message["role"] == "system" for message in self.messages):
+            self._put("system", text) if text.strip() else None
+        elif role == "user" or text.strip():
+            self._user(canonical.content(text))
+
+    def _user(self, text: str) -> None:
+        if self.shape.after_tool == "assistant_only" and self._last() == "tool":
+            self.messages.append(canonical.assistant(SEEN, (), self._reasoning(None)))
+        self._put("user", text)
+
+    def _put(self, role: str, text: str) -> None:
+        """A message of its own, or a further paragraph of the last one where that has the same role."""
+        if self._last() == role:
+            self.messages[-1] = {"role": role, "content": f"{self.messages[-1]['content']}\n\n{text}"}
+        else:
+            self.messages.append({"role": role, "content": text})
+
+    def _last(self) -> str:
+        return str(self.messages[-1]["role"]) if self.messages else ""
+
+    def assistant(self, message: Message, results: Sequence[Message]) -> None:
+        text = canonical.text_of(message.get("content"))
+        text = text if text.strip() else ""
+        asked = _calls(message.get("tool_calls"))
+        if not text and not asked:
+            return
+        if not self.messages or self._last() == "system":
+            self._put("user", LEFT_OUT)
+        calls = [self._admit(call) for call in asked]
+        answers = [*zip(calls, _answers(asked, results), strict=True)]
+        reasoning = self._reasoning(message.get("reasoning_content"))
+        if self.shape.tools:
+            self._said(canonical.assistant(text, calls, reasoning))
+            self.messages += [canonical.result(call.id, answer) for call, answer in answers]
+        else:
+            told = [f"[called {call.name} with {canonical.arguments(call.arguments)}]" for call in calls]
+            self._said(canonical.assistant("\n".join(filter(None, (text, *told))), (), reasoning))
+            for call, answer in answers:
+                self._put("user", f"[result of {call.name}]\n{canonical.content(answer)}")
+
+    def _said(self, message: Message) -> None:
+        if self._last() == "assistant":
+            message = _joined(self.messages.pop(), message)
+        self.messages.append(message)
+
+    def _admit(self, call: Call) -> Call:
+        id = canonical.call_id(call.id, f"c{len(self.messages)}", self.ids)
+        self.ids.add(id)
+        return Call(id, canonical.call_name(call.name), call.arguments)
+
+    def _reasoning(self, reasoning: Any) -> str:
+        if self.shape.reasoning == "drop":
+            return ""
+        kept = canonical.text_of(reasoning).strip()
+        return kept or (NO_REASONING if self.shape.reasoning == "require" else "")
+
+    def ended(self) -> list[Message]:
+        if self._last() in ("", "system", "assistant"):
+            self.messages.append(canonical.user(GO_ON))
+        return self.messages
 
 
-# Weight
+def _calls(tool_calls: Any) -> list[Call]:
+    """The calls of an assistant's message, raw ids and all; what is no call is passed over."""
+    calls = []
+    for call in tool_calls if isinstance(tool_calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            calls.append(Call(call.get("id"), function.get("name"), function.get("arguments")))  # type: ignore[arg-type]
+    return calls
 
 
-def tokens(what: Any) -> int:
-    """About how many tokens a text, a list of messages or a list of tool schemas is."""
-    if isinstance(what, str):
-        return (len(what.encode("utf-8", "replace")) + 3) // 4
-    return sum(4 + tokens(_dump(one)) for one in what)
+def _answers(calls: Sequence[Call], results: Sequence[Message]) -> list[Any]:
+    """A result for each call: the first that names its id and was not taken yet."""
+    left = list(results)
+    answers = []
+    for call in calls:
+        found = next((result for result in left if result.get("tool_call_id") == call.id), None)
+        if found is not None:
+            left = [result for result in left if result is not found]
+        answers.append(MISSING if found is None else found.get("content"))
+    return answers
 
 
-def shrink(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
-    """As many messages, with the oldest results and arguments shortened until the whole weighs no more than the budget, if that is enough."""
-    return list(messages)
+def _joined(first: Message, second: Message) -> Message:
+    """Two answers in a row as one. The first has no calls: their results would stand between."""
+    text = "\n\n".join(filter(None, (first["content"], second["content"])))
+    thoughts = "\n\n".join(filter(None, (message.get("reasoning_content") for message in (first, second))))
+    joined = {"role": "assistant", "content": text}
+    if "tool_calls" in second:
+        joined["tool_calls"] = second["tool_calls"]
+    return joined | ({"reasoning_content": thoughts} if thoughts else {})

@@ -35,7 +35,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class UserSpoke:
-    """Words for the model: it sees `header`, a line break, `text`. `at` is epoch seconds, `message` the platform's id, `origin` "user" or "system"."""
+    """Words for the model: it sees `header`, a line break, `text`. `at` is epoch seconds, `message` the platform's id, origin "user" or "system"."""
 
     id: str
     text: str

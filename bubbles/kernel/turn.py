@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any, TypeAlias
 
 from bubbles.errors import ProtocolError
-from bubbles.kernel import context
+from bubbles.kernel import canonical, context
 from bubbles.kernel.actions import Action, AskApproval, AskModel, Close, Compact, RunTools, Say
 from bubbles.kernel.events import (
     ApprovalAsked,
@@ -62,6 +62,8 @@ class Rules:
     answer_tokens: int = 8192  # of the window, kept for the answer; at most a quarter of it
     base_tokens: int = 0
     max_compactions: int = 8
+    scale: float = 1.0  # tokens as this model last counted them, for one of our estimate
+    shape: context.Shape = context.DEFAULT
 
     @property
     def budget_tokens(self) -> int:
@@ -92,7 +94,8 @@ class Turn:
         self.preempts = 0
         self.compactions = 0
         self.resumed_in_a_row = 0
-        self.base_tokens = rules.base_tokens
+        self.base_tokens = rules.base_tokens  # estimated, like all weights here
+        self.scale = rules.scale
         self._ask = ""  # the id of the last request
         self._unanswered = False  # it has neither answer nor failure
         self._thinking = False  # and this very process waits for it
@@ -132,7 +135,7 @@ class Turn:
         """What AskModel sends after the base: the messages shown so far and, unless it repeats an ask, the words that wait."""
         shown = self._smaller + self.messages[len(self._smaller) :]
         new = [] if self._asks_again() else [words(word) for word in self._unshown()]
-        nudge = [{"role": "user", "content": EMPTY}] if self._empties and not new else []
+        nudge = [canonical.user(EMPTY)] if self._empties and not new else []
         return shown + new + nudge
 
     @property
@@ -168,7 +171,8 @@ class Turn:
         budget = self.rules.budget_tokens
         if not budget or self._fresh or self.compactions >= self.rules.max_compactions or self._asks_again():
             return False
-        return self.base_tokens + self._weight + context.tokens([words(word) for word in self.waiting]) > budget
+        new = context.tokens([words(word) for word in self._unshown()])
+        return (self.base_tokens + self._weight + new) * self.scale > budget
 
     def _unshown(self) -> list[UserSpoke | Heard]:
         return [*self.heard, *self.waiting]
@@ -243,20 +247,27 @@ class Turn:
             return
         self.iterations += 1
         self._tried = self._fresh = False
-        for kind, count in event.usage.items():
-            self.usage[kind] = self.usage.get(kind, 0) + count
-        text = context.clean_text(event.text).lstrip("\r\n").rstrip()
+        self._count(event.usage)
+        text = canonical.text_of(event.text).lstrip("\r\n").rstrip()
         calls = self._admit(event.calls)
         if not text and not calls:
             self._empty()
             return
         self._empties = 0
-        self._append(context.assistant(text, calls, event.reasoning))
+        self._append(canonical.assistant(text, calls, event.reasoning))
         self._calls = {call.id: call for call in calls}
         if not calls:
             self._reply(text)
         elif self.waiting:
             self._answer(calls, SKIPPED)
+
+    def _count(self, usage: dict[str, int]) -> None:
+        """Add up what the provider counted; "input" is the whole request, cached or not, and shows how far off our estimates are."""
+        for kind, count in usage.items():
+            self.usage[kind] = self.usage.get(kind, 0) + count
+        estimated = self.base_tokens + self._weight
+        if self.base_tokens and usage.get("input", 0) > 0:
+            self.scale = min(max(usage["input"] / estimated, 0.8), 4.0)
 
     def _heard_back(self) -> bool:
         """Whether what comes from the model is awaited; it is not after a Stopped."""
@@ -271,7 +282,7 @@ class Turn:
         """The calls under ids that are unique in the turn, whatever the model called them."""
         admitted = []
         for place, call in enumerate(calls):
-            id = context.call_id(call.id, f"c{self.iterations}_{place}", self._ids)
+            id = canonical.call_id(call.id, f"c{self.iterations}_{place}", self._ids)
             self._ids.add(id)
             admitted.append(Call(id, call.name, call.arguments))
         return admitted
@@ -347,14 +358,14 @@ class Turn:
         self.compactions += 1
         self._too_long, self._fresh = "", True
         self._unanswered = False
-        self._shrink(min(before, self.rules.budget_tokens or before))
+        self._shrink(min(before, int(self.rules.budget_tokens / self.scale) or before))
 
     def _shrink(self, limit: int) -> None:
         """Where the turn itself is what fills the window, send its oldest results shortened. `messages` keeps them whole."""
         if self.base_tokens + self._weight > limit * 3 // 4:
             room = max(limit // 2 - self.base_tokens, limit // 8)
             self._smaller = context.shrink(self.request()[: len(self.messages)], room)
-            self._weight = context.tokens(self._smaller)
+            self._weight = self._weigh(self._smaller)
 
     def _stopped(self) -> None:
         if self.outcome:
@@ -381,7 +392,7 @@ class Turn:
                 self._silence(call)
             if id not in self._results:
                 return
-            self._append(context.result(id, self._results.pop(id)))
+            self._append(canonical.result(id, self._results.pop(id)))
             del self._calls[id]
 
     def _silence(self, call: Call) -> None:
@@ -394,11 +405,17 @@ class Turn:
 
     def _append(self, message: Message) -> None:
         self.messages.append(message)
-        self._weight += context.tokens([message])
+        self._weight += self._weigh([message])
+
+    def _weigh(self, messages: list[Message]) -> int:
+        """What messages weigh in a request: thoughts that are not sent back weigh nothing."""
+        if self.rules.shape.reasoning == "drop":
+            messages = [{key: part for key, part in message.items() if key != "reasoning_content"} for message in messages]
+        return context.tokens(messages)
 
 
 def words(word: UserSpoke | Heard) -> Message:
     """The canonical message of words: their header, the text, a line for each file that came with them."""
     files = word.media if isinstance(word, UserSpoke) else ()
     lines = [word.header, word.text, *(f"[file: {file.path}{f', {file.type}' if file.type else ''}, {file.size} bytes]" for file in files)]
-    return {"role": "user", "content": context.content("\n".join(line for line in lines if line))}
+    return canonical.user("\n".join(line for line in lines if line))

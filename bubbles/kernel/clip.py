@@ -1,0 +1,130 @@
+"""Text made clean and short enough for a model: escapes and controls taken out, the middle left out and the cut announced.
+
+It does not know where the text comes from.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from bubbles.kernel.weight import MOST_CHARACTERS, tokens
+from bubbles.messages import scrub
+
+HEAD = 0.6  # of what is kept
+LEAST_TOKENS = 24  # under this cap only a head is kept: a notice would leave no room for it
+
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC: titles, links
+    r"|\x1b[ -/]*[0-~]?"  # the short ones
+    r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI in one byte
+)
+_OVERSTRUCK = re.compile(r"[^\n]\x08")  # how man pages print bold
+_HIDDEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and line feed
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction
+    "\U000e0000-\U000e007f]"  # tags: text that no screen shows
+)
+_BINARY = re.compile("[\0-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd\ud800-\udfff]")
+_JOINING = frozenset("\u200c\u200d\ufe0e\ufe0f\u20e3")
+
+
+def clean(text: str) -> str:
+    """`text` as a person would see it on a screen: without escapes, controls and turns of direction; of binary data only its size.
+
+    >>> clean("\\x1b[1mdone\\x1b[0m\\r\\n10 %\\r100 %")
+    'done\\n100 %'
+    """
+    if len(_BINARY.findall(text)) * 10 > len(text):
+        return f"[binary data: {_count(len(text))} characters]"
+    text = _ESCAPE.sub("", text)
+    text = _OVERSTRUCK.sub("", text)
+    return _HIDDEN.sub("", scrub(_without_rewrites(text)))
+
+
+def _without_rewrites(text: str) -> str:
+    """A line that a carriage return began anew shows what was written last."""
+    if "\r" not in text:
+        return text
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def clip(text: str, max_tokens: int) -> str:
+    """`text`, or its head and its tail with a notice of how much is missing between them, never over `max_tokens`.
+
+    >>> print(clip("\\n".join(f"line {n}" for n in range(1000)), 38))
+    line 0
+    line 1
+    line 2
+    line 3
+    [… 8 835 characters left out …]
+    line 997
+    line 998
+    line 999
+    """
+    if len(text) <= max_tokens * MOST_CHARACTERS and tokens(text) <= max_tokens:
+        return text
+    if max_tokens < LEAST_TOKENS:
+        return _head(text, max(max_tokens, 0))
+    room = max_tokens - LEAST_TOKENS // 2
+    while True:
+        head = _head(text, int(room * HEAD))
+        tail = _tail(text[len(head) :], room - int(room * HEAD))
+        clipped = f"{head}{_notice(len(text) - len(head) - len(tail), head)}{tail}"
+        if tokens(clipped) <= max_tokens:
+            return clipped
+        room = room * 9 // 10
+
+
+def _notice(left_out: int, head: str) -> str:
+    return f"{'' if not head or head.endswith(chr(10)) else chr(10)}[… {_count(left_out)} characters left out …]\n"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _head(text: str, max_tokens: int) -> str:
+    length = _length(lambda n: text[:n], len(text), max_tokens)
+    line = text.rfind("\n", length * 7 // 8, length) + 1
+    return text[: line or _whole(text, length, -1)]
+
+
+def _tail(text: str, max_tokens: int) -> str:
+    start = len(text) - _length(lambda n: text[len(text) - n :], len(text), max_tokens)
+    line = text.find("\n", start, start + (len(text) - start) // 8) + 1
+    return text[line or _whole(text, start, 1) :]
+
+
+def _length(part: Callable[[int], str], most: int, max_tokens: int) -> int:
+    """How many characters of a text, from one of its ends, weigh at most `max_tokens`: nearly the largest number."""
+    fits, over = 0, min(most, max_tokens * MOST_CHARACTERS) + 1
+    guess = over - 1
+    while over - fits > 1 + fits // 64:
+        weight = tokens(part(guess))
+        if weight <= max_tokens:
+            fits = guess
+        else:
+            over = guess
+        aimed = guess * max_tokens // max(weight, 1)
+        guess = min(max(aimed, fits + 1), over - 1) if fits < aimed < over else (fits + over) // 2
+    return fits
+
+
+def _whole(text: str, place: int, step: int) -> int:
+    """The place nearest to `place` in the direction of `step` that is not inside a character as people see it."""
+    for at in range(place, min(max(place + 64 * step, 0), len(text)), step):
+        if 0 < at < len(text) and _joined(text[at - 1], text[at]):
+            continue
+        return at
+    return place
+
+
+def _joined(before: str, after: str) -> bool:
+    if before == "\u200d" or after in _JOINING or "\udc00" <= after <= "\udfff":
+        return True
+    if "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff":
+        return True  # two letters of a flag
+    return "\U0001f3fb" <= after <= "\U0001f3ff" or unicodedata.category(after) in ("Mn", "Me", "Mc")

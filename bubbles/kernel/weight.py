@@ -1,0 +1,76 @@
+"""How many tokens something is: an estimate without any tokenizer.
+
+Pieces of text are counted by kind, and each kind has a weight. The weights are a least-squares fit to OpenAI's o200k vocabulary
+over 4 MB of prose in five languages, Chinese, Japanese, code, JSON, tool schemas and shell output; the error per kind of text is
+below 10 % (tables of names and encoded bytes: below 20 %). Vocabularies differ more than that among themselves: the same Chinese
+text has 0.86 times as many tokens with DeepSeek's, 1.3 times with cl100k, twice with a small English model's. Therefore a turn
+scales the estimate by what its model reports (`Turn.scale`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+from bubbles.kernel.canonical import dump
+
+MESSAGE_TOKENS = 4  # a role and its delimiters
+CALL_TOKENS = 12  # an id, the frame around a name and arguments
+
+_ASCII = (
+    (re.compile(r"[A-Z]?[a-z]{1,12}|[A-Z]{1,6}"), 1.0),  # words; a capital inside begins another
+    (re.compile(r"[a-z]{8}|[A-Z]{4}"), 0.12),  # long ones
+    (re.compile(r"\d{1,3}"), 1.15),
+    (re.compile(r"[!-/:-@\[-`{-~]{1,3}"), 0.68),
+    (re.compile(r"\s{2,16}|[\n\t]"), 1.5),  # one blank belongs to the word behind it
+    (re.compile(r"[\0-\x08\x0e-\x1b\x7f]"), 1.0),
+)
+_WIDE = (
+    (re.compile(r"[\u2e80-\u2fff\u3001-\u303f\u31c0-\u9fff\uf900-\ufaff\uff00-\uffef]|[\u2010-\u206f\u3000]{1,3}"), 0.77),  # Chinese, its marks
+    (re.compile(r"[\u3040-\u30ff]"), 0.7),  # Japanese syllables
+    (re.compile(r"[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]"), 0.65),  # Korean
+    (re.compile(r"[\x80-\u036f]"), 1.2),  # accented Latin: it also breaks its word in two
+    (re.compile(r"[\u0370-\u0fff]"), 0.32),  # Greek, Cyrillic, Hebrew, Arabic, Indic scripts, Thai
+    (re.compile(r"[\u1000-\u10ff\u1200-\u200f]"), 0.7),
+    (re.compile(r"[\u2070-\u2e7f\u3100-\u312f\u3190-\u31bf\ua000-\uabff\ud7b0-\uf8ff\ufb00-\ufeff\ufff0-\uffff]{1,3}"), 1.3),  # signs
+    (re.compile(r"[\U00010000-\U0010ffff]"), 2.2),  # pictographs, rare ideographs
+)
+MOST_CHARACTERS = 16  # of a token, at the most, by this estimate
+
+
+def tokens(what: str | Sequence[Any]) -> int:
+    """About how many tokens a text, a list of messages, or a list of tool schemas is.
+
+    >>> tokens("How large is the directory?"), tokens("这个目录有多大？")
+    (6, 7)
+    """
+    if isinstance(what, str):
+        return ceil(_text(what))
+    return sum(_message(one) if isinstance(one, dict) and "role" in one else ceil(_text(dump(one))) for one in what)
+
+
+def _text(text: str) -> float:
+    weight = _sum(_ASCII, text)
+    return weight if text.isascii() else weight + _sum(_WIDE, text)
+
+
+def _sum(kinds: Sequence[tuple[re.Pattern[str], float]], text: str) -> float:
+    return sum(weight * len(kind.findall(text)) for kind, weight in kinds)
+
+
+def _message(message: dict[str, Any]) -> int:
+    calls = message.get("tool_calls") or ()
+    return MESSAGE_TOKENS + _said(message.get("content")) + _said(message.get("reasoning_content")) + sum(map(_call, calls))
+
+
+def _said(content: Any) -> int:
+    return tokens(content if isinstance(content, str) else dump(content)) if content else 0
+
+
+def _call(call: Any) -> int:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return CALL_TOKENS + _said(call)
+    return CALL_TOKENS + _said(function.get("name")) + _said(function.get("arguments"))
