@@ -36,11 +36,13 @@ class Local:
         self._session, self._home = session_dir, session_home
         self._pass_env, self._path_append, self._timezone = tuple(pass_env), path_append, timezone
         self._grants = tuple(grants)
+        self._reach: guard.Reach | None = None
 
     async def run(self, command: str, limits: Limits, *, cwd: Path | None = None) -> Outcome:
         """As Sandbox.run."""
         start, env = self._start(cwd), self.environment()
-        why = guard.refusal(command, self.reach(env), start)
+        self._reach = self._reach or self._reaching(env)
+        why = guard.refusal(command, self._reach, start)
         if why:
             raise Refused(f"the command was not run: {why}")
         return await spawn.run(spawn.shell(command), env, start, limits)
@@ -49,8 +51,7 @@ class Local:
         """The variables that a command gets."""
         return environment.inherited(os.environ, self._path_append, self._timezone)
 
-    def reach(self, env: dict[str, str]) -> guard.Reach:
-        """What a command may name, as far as its words tell."""
+    def _reaching(self, env: dict[str, str]) -> guard.Reach:
         lent = [Path(os.path.expanduser(grant.path)) for grant in self._grants]
         return guard.Reach.of(self._session, [self._session, *lent], env)
 

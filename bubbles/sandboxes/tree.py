@@ -12,10 +12,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 MARK = "BUBBLES_RUN"
+_FORKS = 8192  # machine-wide; fewer since the leader's start, and no process number can have been given out twice
+_LOOKS = 4  # while processes come and go, an empty look proves nothing
 _PATIENCE_S = 1.0  # a process that the kernel holds may take so long to go, and is then left to it
 
 
@@ -38,36 +39,67 @@ class Tree:
         self._mark = f"{MARK}={mark}".encode()
         found = _look(leader.pid, zombies=True)
         self._start = found.start if found else 0
+        self._forks = _forks()
 
     def end(self) -> int:
         """Kill everything and reap the leader. Returns how many processes beside the leader were still there.
 
         It blocks, normally for a few milliseconds, at most a second where a process cannot die.
         """
-        left = [seen for seen in self._members() if seen.pid != self._leader.pid]
+        left = self._members()
+        if left or not self._has_ended():
+            self._kill_all(left)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._leader.wait(0.05)
+        return len(left)
+
+    def _kill_all(self, members: list[_Seen]) -> None:
+        """Kill, and look again, until a look finds nobody: what forks while it is being looked for is found next time."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader.pid, signal.SIGKILL)  # not reaped yet: the number is still its own
         deadline, pause = time.monotonic() + _PATIENCE_S, 0.0005
-        members = left
-        while members and time.monotonic() < deadline:
+        while True:
             for seen in members:
                 _kill(seen)
             time.sleep(pause)
             pause = min(pause * 2, 0.02)
-            members = [seen for seen in self._members() if seen.pid != self._leader.pid]
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._leader.wait(max(0.05, deadline - time.monotonic()))
-        return len(left)
+            members = self._members()
+            if not members or time.monotonic() > deadline:
+                return
+
+    def _has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _members(self) -> list[_Seen]:
-        """Every live process that belongs to the command."""
-        young = {seen.pid: seen for seen in _all() if seen.start >= self._start}
+        """Every live process that belongs to the command, but for the leader. Looks again where it found none while others were being born."""
+        for _ in range(_LOOKS):
+            before = _last()
+            found = self._look()
+            if found or _last() == before:
+                break
+        return found
+
+    def _look(self) -> list[_Seen]:
+        young = {seen.pid: seen for seen in map(_look, self._numbers()) if seen and seen.start >= self._start}
         ours = {pid for pid, seen in young.items() if self._leader.pid in (seen.group, seen.session) or self._is_marked(pid)}
         more = ours
         while more:
             more = {pid for pid, seen in young.items() if seen.parent in more} - ours
             ours |= more
-        return [young[pid] for pid in ours]
+        return [young[pid] for pid in ours if pid != self._leader.pid]
+
+    def _numbers(self) -> list[int]:
+        """The processes to look at: those whose number was given out after the leader's, if that can be told, else all."""
+        try:
+            numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            first, last = self._leader.pid, _last()
+        except OSError:
+            return []  # no /proc (macOS): the process group is all there is to go by
+        if not last or _forks() - self._forks >= _FORKS:
+            return [number for number in numbers if number != os.getpid()]
+        if first <= last:
+            return [number for number in numbers if first <= number <= last]
+        return [number for number in numbers if number >= first or number <= last]
 
     def _is_marked(self, pid: int) -> bool:
         try:
@@ -77,15 +109,20 @@ class Tree:
             return False
 
 
-def _all() -> Iterator[_Seen]:
-    try:
-        names = os.listdir("/proc")
-    except FileNotFoundError:
-        return  # no /proc (macOS): the process group is all there is to go by
-    me = os.getpid()
-    for name in names:
-        if name.isdigit() and int(name) != me and (seen := _look(int(name))) is not None:
-            yield seen
+def _forks() -> int:
+    """How many processes and threads the machine has started since it was booted."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb") as file:
+        for line in file:
+            if line.startswith(b"processes "):
+                return int(line.split()[1])
+    return 0
+
+
+def _last() -> int:
+    """The process number that was given out last; 0 where nobody tells."""
+    with contextlib.suppress(OSError), open("/proc/loadavg", "rb") as file:
+        return int(file.read().split()[-1])
+    return 0
 
 
 def _look(pid: int, *, zombies: bool = False) -> _Seen | None:

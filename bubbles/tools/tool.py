@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -53,10 +53,10 @@ class Bench:
 class Tool(Protocol):
     """One ability of the assistant. `free` claims: no side effects, so calls may run together and again."""
 
-    name: ClassVar[str]
+    name: str
     description: str
-    Arguments: ClassVar[type[BaseModel]]
-    free: ClassVar[bool]
+    Arguments: type[BaseModel]
+    free: bool
 
     async def run(self, args: Any, bench: Bench) -> str:
         """Do it; `args` is a validated `Arguments`. Returns the result as the model shall read it.

@@ -1,0 +1,77 @@
+"""Tool exec: a command in the session's shell."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import Field
+
+from bubbles.errors import TimedOut
+from bubbles.tools import tool
+
+TIMEOUT_MOST_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The limits that a sandbox reads; this layer is handed a sandbox and may not import that one."""
+
+    timeout_s: float
+    output_bytes: int
+    keep_bytes: int = 200_000
+
+
+class Exec:
+    """Runs commands in the session's sandbox."""
+
+    name = "exec"
+    free = False
+
+    class Arguments(tool.Arguments):
+        command: str = Field(min_length=1, description="A command line for bash")
+        timeout_s: int | None = Field(None, ge=1, le=TIMEOUT_MOST_S, description=f"Seconds after which it is ended, at most {TIMEOUT_MOST_S}")
+        cwd: str = Field("", description='Directory to start in; "" is work/')
+
+    def __init__(self, settings: Any) -> None:
+        self._limits = _Limits(float(settings.exec.timeout_s), settings.exec.output_bytes)
+        self.description = (
+            "Run a command in a fresh bash, starting in work/. Returns stdout and stderr together, in the order they came, and the exit code in "
+            f"the last line; of long output the middle is left out. Time-out {self._limits.timeout_s:g} s unless timeout_s is given. There is no "
+            "terminal and stdin is empty: pass -y or the like. When the shell ends, everything it started is ended, background processes too."
+        )
+
+    async def run(self, args: Arguments, bench: tool.Bench) -> str:
+        """The command's output and how it ended. Raises TimedOut with what it had printed, Refused where it may not be run."""
+        limits = self._limits if args.timeout_s is None else replace(self._limits, timeout_s=float(args.timeout_s))
+        cwd = await asyncio.to_thread(bench.workspace.directory, args.cwd) if args.cwd else None
+        outcome = await bench.sandbox.run(args.command, limits, cwd=cwd)
+        if outcome.timed_out:
+            raise TimedOut(
+                f"timed out after {limits.timeout_s:g} s; it and all it had started were ended. It had printed:\n{outcome.output or '(nothing)'}",
+                remedy=f"give more time (timeout_s, at most {TIMEOUT_MOST_S}) or do less at once",
+            )
+        output = outcome.output.rstrip("\n")
+        return f"{output}\n{_ending(outcome)}" if output else _ending(outcome)
+
+
+def _ending(outcome: Any) -> str:
+    parts = [_code(outcome), f"{outcome.ms} ms", outcome.note]
+    return f"[{'; '.join(filter(None, parts))}]"
+
+
+def _code(outcome: Any) -> str:
+    if outcome.signal is not None:
+        return f"ended by signal {_signal(outcome.signal)}"
+    if outcome.exit is None:
+        return "no exit code: it could not be ended"
+    return f"exit code {outcome.exit}" + (f" (signal {_signal(outcome.exit - 128)})" if 128 < outcome.exit <= 128 + 64 else "")
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"{number}, {signal.Signals(number).name}"
+    except ValueError:
+        return str(number)
