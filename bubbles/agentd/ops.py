@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bubbles import __version__, config
 from bubbles.agentd.outgoing import Waiting
 from bubbles.bus.door import Op, Request
+from bubbles.config.section import plain
 from bubbles.errors import DataError, Usage
 from bubbles.ids import safe
 from bubbles.messages import from_line
@@ -85,13 +86,13 @@ class Ops:
         key = safe(_text(request, "session"))
         if not self._agent.exists(key):
             shown = config.session_settings(self._agent.settings, {})
-            return {"session": key, "exists": False, "settings": config.overrides(shown), "overrides": {}, "messages": 0, "tokens": 0}
+            return {"session": key, "exists": False, "settings": _shown(shown), "overrides": {}, "messages": 0, "tokens": 0}
         session = self._agent.actor(key).session
         session.refresh()
         return {
             "session": key,
             "exists": True,
-            "settings": config.overrides(session.effective),
+            "settings": _shown(session.effective),
             "overrides": session.folder.overrides(),
             "messages": session.history.count,
             "tokens": session.base_tokens,
@@ -112,7 +113,7 @@ class Ops:
         session.refresh()
         if key in ("system_prompt", "language", "sandbox"):
             session.forget_prompt()
-        return {"session": session.key, "key": key, "value": config.overrides(session.effective)[key]}
+        return {"session": session.key, "key": key, "value": _shown(session.effective)[key]}
 
     def _actor(self, request: Request) -> Actor:
         return self._agent.actor(safe(_text(request, "session")), name=str(request.body.get("session")))
@@ -147,3 +148,7 @@ def _text(request: Request, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise Usage(f"{request.op} needs {name!r}", remedy="see bus/PROTOCOL.md")
     return value
+
+
+def _shown(effective: config.Effective) -> dict[str, Any]:
+    return {key: plain(getattr(effective, key)) for key in config.SESSION_KEYS}

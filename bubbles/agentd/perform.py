@@ -71,8 +71,8 @@ class Perform:
     # -- the model -------------------------------------------------------------------------------
 
     async def _route(self) -> Route:
-        defaults = self._session.defaults
-        return await self._agent.models.route(defaults.model, defaults.provider)
+        effective = self._session.effective
+        return await self._agent.models.route(effective.model, effective.provider)
 
     async def _ask(self, turn: Turn, ask: str) -> None:
         await self._actor.begin(ModelAsked(ask))
@@ -107,7 +107,7 @@ class Perform:
             "ask": ask,
             "model": route.model,
             "provider": route.provider,
-            "temperature": self._session.defaults.temperature,
+            "temperature": self._session.effective.temperature,
             "max_tokens": self._answer_tokens(route),
             "stream": self._agent.outgoing.waiting.streams(self._actor.messages),
         }
@@ -128,8 +128,8 @@ class Perform:
         return min(most, route.window_tokens // 4) if route.window_tokens else most
 
     async def _route_or_fail(self) -> Route:
-        defaults = self._session.defaults
-        return await self._agent.models.route(defaults.model, defaults.provider, wait=True)
+        effective = self._session.effective
+        return await self._agent.models.route(effective.model, effective.provider, wait=True)
 
     def _part(self, turn: Turn, part: dict[str, Any]) -> None:
         if turn.outcome:

@@ -10,8 +10,10 @@ import contextlib
 import os
 import time
 from dataclasses import replace
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from bubbles import config
 from bubbles.agentd.apology import language_of
@@ -31,6 +33,7 @@ from bubbles.tools.tool import Tool
 from bubbles.workspace import Grant, Workspace, WritePolicy
 
 _NOTES = ("SOUL.md", "MEMORY.md")
+_PROMPT_MOST = 12_000  # tokens of a system prompt; of a small window a quarter at most
 
 
 class Session:
@@ -59,12 +62,12 @@ class Session:
 
     @property
     def defaults(self) -> Any:
-        return self.effective.agents.defaults
+        return self._settings.agents.defaults
 
     @property
     def language(self) -> str:
         """ "en" or "zh" for fixed texts: the setting, else what the person wrote last."""
-        return language_of(self.defaults.language, self._last_text)
+        return language_of(self.effective.language, self._last_text)
 
     _last_text = ""
 
@@ -74,7 +77,7 @@ class Session:
         """The words of a message as the model will see them, its media moved into the session's data/."""
         self._last_text = inbound.text or self._last_text
         owner = inbound.sender.owner or inbound.channel == "cli"
-        header = prompt.stamp(inbound.at, self.defaults.timezone, inbound.channel, inbound.sender.name, inbound.is_group, owner)
+        header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, owner)
         if inbound.quote:
             header += f"\n[in answer to: {inbound.quote}]"
         if fresh and (edits := self._edits()):
@@ -92,6 +95,10 @@ class Session:
             job=inbound.job,
             at=inbound.at,
         )
+
+    def _zone(self, at: float) -> tzinfo | None:
+        name = self.effective.timezone
+        return ZoneInfo(name) if name else datetime.fromtimestamp(at).astimezone().tzinfo
 
     def _moved(self, media: Media, channel: str) -> Media:
         """A file that a channel downloaded, now in data/. What does not lie in that channel's own media stays where it is."""
@@ -138,16 +145,21 @@ class Session:
             notes = {name: self.folder.note(name) for name in _NOTES}
             self._told = notes
             self._prompt[tools] = prompt.system(
-                self.defaults.system_prompt or None,
-                self.defaults.language,
+                None,
+                self.effective.language,
                 notes["SOUL.md"],
                 notes["MEMORY.md"],
                 skills.index(self.folder.path / "skills"),
-                {"session": self.key, "directory": str(self.folder.path), "sandbox": self.effective.tools.sandbox.backend},
+                {"session": self.key, "directory": str(self.folder.path), "sandbox": self.effective.sandbox, **self._granted()},
                 tools,
-                "",
+                self.effective.system_prompt,
+                room_tokens=min(_PROMPT_MOST, self.window_tokens // 4) if self.window_tokens else _PROMPT_MOST,
             )
         return self._prompt[tools]
+
+    def _granted(self) -> dict[str, str]:
+        found = ", ".join(f"{grant.path} ({grant.mode})" for grant in self.effective.workspaces)
+        return {"further directories": found} if found else {}
 
     def forget_prompt(self) -> None:
         """Build the prompt anew at its next use."""
@@ -176,7 +188,7 @@ class Session:
     # -- what tools work with ----------------------------------------------------------------------
 
     def grants(self) -> list[Grant]:
-        return [Grant(Path(g.path), g.mode) for g in self.effective.tools.workspaces]
+        return [Grant(Path(g.path), g.mode) for g in self.effective.workspaces]
 
     def workspace(self, *, owner_turn: bool) -> Workspace:
         """The session's files, as one turn may see and write them. The caller closes it."""
@@ -187,13 +199,13 @@ class Session:
     def sandbox(self) -> Sandbox:
         tools = self._settings.tools
         return open_sandbox(
-            self.effective.tools.sandbox.backend,
+            self.effective.sandbox,
             self.folder.path,
             self.home.session_home(self.key),
             tools.sandbox,
             self.grants(),
             path_append=tools.exec.path_append,
-            timezone=self.defaults.timezone,
+            timezone=self.effective.timezone,
         )
 
     def close(self) -> None:
