@@ -144,7 +144,7 @@ def ensure(home: Home, programs: Sequence[str], *, until_idle: float = UNTIL_IDL
     if failed is not None:
         raise failed
     for program in programs:  # somebody else's may hold its lock and not be at its door yet
-        connect(home.door(program).removeprefix("ipc://"), program, _READY_S).close()
+        connect(home.door(program).removeprefix("ipc://"), program, _READY_S)[0].close()
     return [started for started in mine if started.ready]
 
 

@@ -27,9 +27,10 @@ Answer = tuple[dict[str, Any], list[bytes]]
 class Dial:
     """Asks at the door `name` of a home. Use one from one thread; after an interrupt it may be used again."""
 
-    def __init__(self, home: Home, name: str) -> None:
+    def __init__(self, home: Home, name: str, *, restart_s: float = RESTART_S) -> None:
         self._path = home.door(name).removeprefix("ipc://")
         self._name = name
+        self._restart_s = restart_s
         self._socket: socket.socket | None = None
         self._reader = zmtp.Reader()
 
@@ -50,7 +51,7 @@ class Dial:
         """
         id = id or ids.fresh("q")
         frames = wire.encode(wire.request(id, op, body or {}), blobs)
-        for patience_s in (0.0, RESTART_S):
+        for patience_s in (0.0, self._restart_s):
             try:
                 self._send(frames, patience_s)
                 return self._answer(id, on_part, timeout_s)
@@ -83,8 +84,7 @@ class Dial:
 
     def _send(self, frames: list[bytes], patience_s: float) -> None:
         if self._socket is None:
-            self._socket = connect(self._path, self._name, patience_s)
-            self._reader = greet(self._socket, "DEALER", self._name)
+            self._socket, self._reader = connect(self._path, self._name, patience_s)
         self._socket.sendall(zmtp.encode(frames))
 
     def _answer(self, id: str, on_part: Part | None, timeout_s: float) -> Answer:
@@ -108,36 +108,42 @@ class Dial:
                 _tell(head["part"], on_part)
 
 
-def connect(path: str, name: str, patience_s: float) -> socket.socket:
-    """A connection to the daemon `name` at `path`. Raises Unavailable where none listens within `patience_s`."""
+def connect(path: str, name: str, patience_s: float, *, socket_type: str = "DEALER") -> tuple[socket.socket, zmtp.Reader]:
+    """A connection to the daemon `name` at `path`, hands shaken, and the reader of what comes. Raises Unavailable after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         plug = socket.socket(socket.AF_UNIX)
         try:
             plug.connect(path)
-            return plug
-        except OSError as error:
+            return plug, _greet(plug, socket_type)
+        except TimeoutError as error:
+            plug.close()
+            raise _unavailable(name, f"was silent for {SILENCE_S:g} s") from error
+        except OSError as error:  # one that is just dying may still let us in, and hang up
             plug.close()
             if time.monotonic() >= deadline:
-                missing = isinstance(error, FileNotFoundError | ConnectionRefusedError)
-                raise _unavailable(name, "is not running" if missing else f"cannot be reached: {error.strerror}") from error
+                raise _unavailable(name, _why(error)) from error
+        except BaseException:
+            plug.close()
+            raise
         time.sleep(0.02)
 
 
-def greet(plug: socket.socket, socket_type: str, name: str) -> zmtp.Reader:
-    """Shake hands. The reader of all that follows. Raises Unavailable where the daemon is too busy to, ConnectionError where it ends."""
+def _greet(plug: socket.socket, socket_type: str) -> zmtp.Reader:
     reader = zmtp.Reader()
     plug.settimeout(SILENCE_S)
-    try:
-        plug.sendall(zmtp.hello(socket_type))
-        while not reader.ready:
-            data = plug.recv(4096)
-            if not data:
-                raise ConnectionResetError
-            reader.feed(data)
-    except TimeoutError:
-        raise _unavailable(name, f"was silent for {SILENCE_S:g} s") from None
+    plug.sendall(zmtp.hello(socket_type))
+    while not reader.ready:
+        data = plug.recv(4096)
+        if not data:
+            raise ConnectionResetError
+        reader.feed(data)
     return reader
+
+
+def _why(error: OSError) -> str:
+    missing = isinstance(error, FileNotFoundError | ConnectionError)
+    return "is not running" if missing else f"cannot be reached: {error.strerror}"
 
 
 def _outcome(head: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ in its hands.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -87,8 +88,10 @@ class Door:
             task.cancel()
         socket, self._socket = self._socket, None
         socket.close(linger=_LINGER_MS)
-        self._context.term()  # waits until libzmq has unlinked the path, which the next holder of the lock will bind
-        self._lock.release()
+        self._context.term()
+        with contextlib.suppress(OSError):
+            os.unlink(self._home.door(self.name).removeprefix("ipc://"))
+        self._lock.release()  # last: the path belongs to whoever holds it
 
     @property
     def answering(self) -> int:

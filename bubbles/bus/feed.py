@@ -53,6 +53,8 @@ class Feed:
         socket, self._socket, self._wanted = self._socket, None, ()
         socket.close(linger=_LINGER_MS)
         self._context.term()
+        with contextlib.suppress(OSError):
+            os.unlink(self._home.door(NAME).removeprefix("ipc://"))
 
     def wanted(self, topic: str) -> bool:
         """Whether somebody listens to `topic`: for events that are dear to make."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bubbles.bus import wire, zmtp
-from bubbles.bus.dial import connect, greet
+from bubbles.bus.dial import connect
 from bubbles.errors import ProtocolError, Unavailable
 from bubbles.paths import Home
 
@@ -36,8 +36,8 @@ class Listener:
             wait_s = min(2 * wait_s, LONGEST_S)
 
     def _listen(self) -> Iterator[Event]:
-        with connect(self._path, FEED, 0) as plug:
-            reader = greet(plug, "SUB", FEED)
+        plug, reader = connect(self._path, FEED, 0, socket_type="SUB")
+        with plug:
             plug.settimeout(None)
             plug.sendall(self._wanted)
             while data := plug.recv(1 << 18):
