@@ -31,10 +31,7 @@ import math
 import re
 from typing import Any
 
-try:
-    from bubbles.kernel import context
-except ImportError:  # until the kernel is there
-    context = None  # type: ignore[assignment]
+from bubbles.kernel import context
 
 _KNOWN = {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort"}
 _KNOWN |= {"temperature", "top_p", "n", "stop", "max_tokens", "max_completion_tokens", "seed", "presence_penalty", "frequency_penalty", "logit_bias"}
@@ -109,13 +106,13 @@ class Script:
         for complaint in _complaints(body):
             raise Refusal(*error_body(400, message=complaint))
         messages = body["messages"]
-        for complaint in context.check(messages, self.dialect) if context else ():
+        for complaint in context.check(messages, self.dialect):
             raise Refusal(*error_body(400, message=complaint))
         if self.needs_reasoning:
             for n, message in enumerate(messages):
                 if message.get("tool_calls") and not message.get("reasoning_content"):
                     raise Refusal(*error_body(400, message=f"messages[{n}]: reasoning_content must be passed back to the API"))
-        if self.window_tokens and context:
+        if self.window_tokens:
             asked = context.tokens(messages) + context.tokens(body.get("tools") or [])
             if asked > self.window_tokens:
                 text = f"This model's maximum context length is {self.window_tokens} tokens. However, your messages resulted in {asked} tokens."
