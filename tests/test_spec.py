@@ -54,11 +54,11 @@ def test_sandboxes() -> None:
 
 
 def test_providers_that_can_be_asked() -> None:
-    assert sorted(names("provider")) == sorted(name for name, entry in providers.REGISTRY.items() if entry.dotted)
+    assert sorted(names("provider")) == sorted(name for name, entry in providers.REGISTRY.items() if entry.implementation)
 
 
 def test_providers_that_cannot_be_asked_yet_are_planned() -> None:
-    assert set(planned("Providers")) == {name for name, entry in providers.REGISTRY.items() if not entry.dotted}
+    assert set(planned("Providers")) == {name for name, entry in providers.REGISTRY.items() if not entry.implementation}
     assert set(providers.REGISTRY) == set(Providers.model_fields)
 
 
@@ -94,8 +94,8 @@ def test_every_setting_that_the_page_names_exists() -> None:
 
 def test_it_speaks_of_promises_and_not_of_the_code() -> None:
     text = re.sub(r"```.*?```", "", page(), flags=re.S)
-    assert re.findall(r"`[^`]*\(\)`|\b\w+\.py\b|\bv?\d+\.\d+\.\d+\b|\bclass\b", text) == []
-    camel = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", text)) - {"OpenAI", "camelCase"}
+    assert re.findall(r"`[^`]*\(\)`|\b\w+\.py\b|\bv?\d+\.\d+\.\d+\b", text) == []
+    camel = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", text)) - {"OpenAI"}
     assert camel == set(), "looks like the name of a class"
 
 
