@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import contextvars
+import errno
 import fcntl
 import os
 import re
@@ -49,20 +50,26 @@ EVENTS = {
 PRIORITIES = {"emerg": 0, "alert": 1, "crit": 2, "error": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
 
 JOURNAL = "/run/systemd/journal/socket"
+_JOURNAL_MOST_US = 100_000  # a line waits this long for journald, then stderr has it
+_SULK_S = 5.0
 _VALUE_MOST = 16_000  # characters of one value; whole results live in the history
 _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,50}")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_KEYS = re.compile(
-    r"\bsk-[A-Za-z0-9_-]{12,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek and their like
-    r"|\b(?:gsk_|hf_|ghp_|gho_|github_pat_|glpat-|pplx-|tvly-|nvapi-|r8_|xai-)[A-Za-z0-9_-]{12,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{8,}|\bxapp-[A-Za-z0-9-]{8,}"  # Slack
-    r"|\bAIza[A-Za-z0-9_-]{30,}"  # Google
-    r"|\b[0-9]{6,12}:[A-Za-z0-9_-]{32,}"  # a Telegram bot
-    r"|\b[MNO][A-Za-z0-9_-]{22,26}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}"  # a Discord bot
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # a JSON web token
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?<=BEGIN PRIVATE KEY-----)[^-]+|(?<=BEGIN RSA PRIVATE KEY-----)[^-]+|(?<=BEGIN OPENSSH PRIVATE KEY-----)[^-]+"
+# What a text must hold at least, and then the key itself: looking for the first costs a fiftieth of the second.
+_KEYS = tuple(
+    (needle, re.compile(pattern))
+    for needle, pattern in (
+        ("sk-", r"\bsk-[A-Za-z0-9_-]{12,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek and their like
+        ("_", r"\b(?:gsk|hf|gh[opsu]|github_pat|r8)_[A-Za-z0-9_-]{12,}"),
+        ("-", r"\b(?:xox[abeoprs]|xapp|glpat|pplx|tvly|nvapi|xai)-[A-Za-z0-9-]{12,}"),
+        ("AIza", r"\bAIza[A-Za-z0-9_-]{30,}"),  # Google
+        (":", r"\b[0-9]{6,12}:[A-Za-z0-9_-]{32,}"),  # a Telegram bot
+        (".", r"\b[MNO][A-Za-z0-9_-]{22,26}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}"),  # a Discord bot
+        ("eyJ", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # a JSON web token
+        ("earer ", r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"),
+        (" PRIVATE KEY-----", r"(?<= PRIVATE KEY-----)[^-]+"),
+    )
 )
 STRUCK = "[redacted]"
 
@@ -78,9 +85,10 @@ class Sink:
         self.second, self.stamp = 0, ""
         self.secrets: re.Pattern[str] | None = None
         self.socket: socket.socket | None = None
+        self.sulking_until = 0.0  # a journal that did not keep up is not waited for again at once
         if journal:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self.socket.setblocking(False)  # a journal that does not keep up must not hold a daemon
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, _JOURNAL_MOST_US))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
             try:
                 self.socket.connect(journal)
@@ -92,7 +100,10 @@ class Sink:
         """One entry. Never raises: who cannot log goes on working."""
         values = _strike("\0".join([value[:_VALUE_MOST].replace("\0", "\ufffd") for value in fields.values()]), self.secrets)
         fields = dict(zip(fields, values.split("\0"), strict=True))
-        if self.socket is None or not _to_journal(self.socket, self.name, fields):
+        if self.socket is None or self.sulking_until and time.monotonic() < self.sulking_until:
+            self._to_stderr(fields)
+        elif not _to_journal(self.socket, self.name, fields):
+            self.sulking_until = time.monotonic() + _SULK_S
             self._to_stderr(fields)
 
     def _to_stderr(self, fields: dict[str, str]) -> None:
@@ -105,7 +116,7 @@ class Sink:
             if name not in _TOLD:
                 line += f" {name.removeprefix('BUBBLES_').lower()}={value}"
         with contextlib.suppress(OSError):  # stderr is gone, and there is nobody left to tell
-            os.write(2, (_UNPRINTABLE.sub(_escape, line) + "\n").encode())
+            os.write(2, ((line if line.isprintable() else _UNPRINTABLE.sub(_escape, line)) + "\n").encode())
 
 
 _TOLD = {"PRIORITY", "BUBBLES_EVENT", "MESSAGE"}
@@ -188,7 +199,10 @@ def struck(text: str) -> str:
 def _strike(text: str, secrets: re.Pattern[str] | None) -> str:
     if secrets is not None:
         text = secrets.sub(STRUCK, text)
-    return _KEYS.sub(STRUCK, text)
+    for needle, pattern in _KEYS:
+        if needle in text:
+            text = pattern.sub(STRUCK, text)
+    return text
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -209,7 +223,7 @@ def datagram(name: str, fields: dict[str, str]) -> bytes:
     """An entry in journald's native protocol: `KEY=value`, or for a value with a newline `KEY`, its length as 8 bytes, and the value."""
     lines = [b"SYSLOG_IDENTIFIER=bubbles-" + name.encode("ascii", "replace").replace(b"\n", b"?")]
     for key, value in fields.items():
-        if not _FIELD.fullmatch(key):
+        if key not in _names and not _name(key):
             continue  # journald would drop it, and a newline in it would be another field
         data = value.encode("utf-8", "replace")
         if b"\n" in data:
@@ -219,12 +233,23 @@ def datagram(name: str, fields: dict[str, str]) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
+_names: set[str] = set()
+
+
+def _name(key: str) -> bool:
+    if _FIELD.fullmatch(key) is None:
+        return False
+    if len(_names) < 100:
+        _names.add(key)
+    return True
+
+
 def _to_journal(to: socket.socket, name: str, fields: dict[str, str]) -> bool:
     data = datagram(name, fields)
     try:
         to.send(data)
     except OSError as error:
-        return error.errno == 90 and _by_descriptor(to, data)  # EMSGSIZE
+        return error.errno == errno.EMSGSIZE and _by_descriptor(to, data)
     return True
 
 
