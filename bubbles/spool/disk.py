@@ -76,6 +76,8 @@ def named(error: OSError, where: Path) -> BubblesError | None:
             return Misconfigured(f"no permission for {where}", remedy=f"chown -R $USER {where}; chmod -R u+rwX {where}")
         case errno.EROFS:
             return Misconfigured(f"{where} lies on a disk that may only be read", remedy="mount it for writing, or set BUBBLES_HOME to another place")
+        case errno.EINVAL | errno.ELOOP:
+            return Misconfigured(f"{error.filename} is not a regular file", remedy=f"move it away: {error.filename}")
         case errno.ENOTDIR:
             return Misconfigured(f"{where} is not made of directories", remedy=f"look at: ls -la {where}")
     return None

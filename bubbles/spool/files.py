@@ -58,10 +58,12 @@ class Files:
             self._disk.close(fd)
 
     def read(self, state: str, name: str) -> tuple[bytes, int]:
-        """The content and the mtime (ns)."""
+        """The content and the mtime (ns). OSError EINVAL for what is no regular file."""
         fd = self._disk.open(self._at(state, name), _READ)
         try:
             found = self._disk.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", self._at(state, name))
             content = b""
             while len(content) < found.st_size and (more := self._disk.read(fd, found.st_size - len(content))):
                 content += more
@@ -152,8 +154,8 @@ class Files:
             self._disk.mkdir(str(path), 0o700)
         except FileNotFoundError:
             self._make(path.parent)
-            self._disk.mkdir(str(path), 0o700)
-        except FileExistsError:
+            return self._make(path)
+        except FileExistsError:  # or another process made it first
             pass
         found = self._disk.stat(str(path))
         if not stat.S_ISDIR(found.st_mode):

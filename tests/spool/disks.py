@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 SILENT = frozenset({"access", "close"})  # calls that do not fail for want of room or rights
@@ -21,6 +22,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.renames: set[tuple[str, str]] = set()  # (from, to), the directories' names
         self._open: set[int] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -33,6 +35,8 @@ class Recording:
                 self._open.add(result)
             elif name == "close":
                 self._open.discard(args[0])
+            elif name == "rename":
+                self.renames.add((Path(args[0]).parent.name, Path(args[1]).parent.name))
             return result
 
         return call
