@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any, TypeAlias
 
 from bubbles.errors import ProtocolError
-from bubbles.kernel import canonical, context
+from bubbles.kernel import canonical, context, prompt
 from bubbles.kernel.actions import Action, AskApproval, AskModel, Close, Compact, RunTools, Say
 from bubbles.kernel.events import (
     ApprovalAsked,
@@ -35,6 +35,7 @@ from bubbles.kernel.events import (
     ToolStarted,
     UserSpoke,
 )
+from bubbles.messages import Media
 
 Message: TypeAlias = dict[str, Any]
 
@@ -85,6 +86,7 @@ class Turn:
         self.spoken: list[UserSpoke] = []
         self.waiting: list[UserSpoke] = []  # spoken, and not yet shown to the model
         self.heard: list[Heard] = []  # heard, and not yet shown
+        self.unreplied: list[UserSpoke] = []  # shown since the last saying
         self.says: list[Say] = []
         self.outcome = ""
         self.failure: ModelFailed | None = None  # the one that ended the turn
@@ -101,7 +103,6 @@ class Turn:
         self._thinking = False  # and this very process waits for it
         self._empties = 0
         self._said = 0
-        self._unreplied: list[UserSpoke] = []  # shown since the last saying
         self._calls: dict[str, Call] = {}  # of the last answer, from the first whose result is not in `messages`
         self._results: dict[str, str] = {}  # of those, what is known already
         self._started: set[str] = set()
@@ -135,7 +136,7 @@ class Turn:
         """What AskModel sends after the base: the messages shown so far and, unless it repeats an ask, the words that wait."""
         shown = self._smaller + self.messages[len(self._smaller) :]
         new = [] if self._asks_again() else [words(word) for word in self._unshown()]
-        nudge = [canonical.user(EMPTY)] if self._empties and not new else []
+        nudge = [canonical.user(EMPTY)] if self._empties and (self._asks_again() or not self.waiting) else []
         return shown + new + nudge
 
     @property
@@ -144,15 +145,18 @@ class Turn:
         wanted = self.rules.interjection == "preempt" and self.preempts < self.rules.max_preempts
         return wanted and self._thinking and bool(self.waiting) and not self.outcome
 
+    @property
+    def to(self) -> tuple[UserSpoke, ...]:
+        """Where a reply, or the notice of a failure, goes now: the last words per address that have none yet."""
+        return tuple({word.address: word for word in self.unreplied}.values())
+
     def _next_call(self) -> Action:
         running = [call for id, call in self._calls.items() if id in self._started and id not in self._results]
-        if running:
-            return RunTools(tuple(running))
-        idle = self._idle()
-        if self._needs_leave(idle[0]):
-            return AskApproval(idle[0])
-        together = tuple(takewhile(self._is_free, idle))
-        return RunTools(together or (idle[0],))
+        together = [*running, *takewhile(self._is_free, self._idle())] if all(map(self._is_free, running)) else running
+        if together:
+            return RunTools(tuple(together))
+        call = self._idle()[0]
+        return AskApproval(call) if self._needs_leave(call) else RunTools((call,))
 
     def _needs_leave(self, call: Call) -> bool:
         return call.name in self.rules.consent and call.id not in self._allowed
@@ -239,7 +243,7 @@ class Turn:
             self._empties = 0
         for word in self._unshown():
             self._append(words(word))
-        self._unreplied += self.waiting
+        self.unreplied += self.waiting
         self.heard, self.waiting = [], []
 
     def _answered(self, event: ModelAnswered) -> None:
@@ -288,9 +292,8 @@ class Turn:
         return admitted
 
     def _reply(self, text: str) -> None:
-        last = {word.address: word for word in self._unreplied}
-        self.says.append(Say(len(self.says), text, tuple(last.values())))
-        self._unreplied = []
+        self.says.append(Say(len(self.says), text, self.to))
+        self.unreplied = []
         self.outcome = "" if self.waiting else "replied"
 
     def _empty(self) -> None:
@@ -415,7 +418,11 @@ class Turn:
 
 
 def words(word: UserSpoke | Heard) -> Message:
-    """The canonical message of words: their header, the text, a line for each file that came with them."""
+    """The canonical message of words: header, text (no line of which passes for a header), a line for each file that came with them."""
     files = word.media if isinstance(word, UserSpoke) else ()
-    lines = [word.header, word.text, *(f"[file: {file.path}{f', {file.type}' if file.type else ''}, {file.size} bytes]" for file in files)]
+    lines = [word.header, prompt.unstamped(word.text), *map(_file, files)]
     return canonical.user("\n".join(line for line in lines if line))
+
+
+def _file(file: Media) -> str:
+    return f"[file: {', '.join(filter(None, (file.path, file.type)))}, {file.size} bytes]"
