@@ -6,7 +6,8 @@ out of a history: what a summary stands for now is printed all the same.
 Input:
   nothing
 Output:
-  one JSON object a message: id, turn, role (user, assistant, tool, summary), text, and at, calls or call where there are any
+  one JSON object a message: session, id, turn, at, role (user, assistant, tool, summary), text, and calls or call
+  where there are any; at is when it was said, of what the assistant said and did when the turn ended
 Exit codes:
   0   printed
   1   there is no such session
@@ -43,7 +44,7 @@ def main(count: int | None, session: str) -> int:
     try:
         with path.open("rb") as file:
             for message in deque(messages(file), maxlen=count) if count else messages(file):
-                lines.put(message)
+                lines.put({"session": safe(session), **message})
     except FileNotFoundError:
         print(f"bubbles: there is no session {session!r}", file=sys.stderr)
         return 1
@@ -73,7 +74,7 @@ def _told(end: dict[str, Any], turn: list[dict[str, Any]]) -> Iterator[dict[str,
     said = deque(end.get("messages", ()))
     for n, message in enumerate(turn):
         content = str(message.get("content") or "")
-        about: dict[str, Any] = {"id": f"{end['turn']}.{n}", "turn": end["turn"], "role": message["role"]}
+        about: dict[str, Any] = {"id": f"{end['turn']}.{n}", "turn": end["turn"], "at": end.get("at"), "role": message["role"]}
         if message["role"] == "user" and said and str(said[0].get("text", "")) in content:
             yield from _words(about, said, content)
         else:

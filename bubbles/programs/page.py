@@ -24,6 +24,7 @@ class Page(click.Command):
         what, _, rest = inspect.cleandoc(page).partition(f"\n{HEADINGS[0]}")
         kwargs["help"] = what.strip() or kwargs.get("help")
         kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+        kwargs["no_args_is_help"] = False
         super().__init__(*args, **kwargs)
         self.rest = f"{HEADINGS[0]}{rest}" if rest else ""
 
@@ -41,9 +42,12 @@ class Page(click.Command):
             formatter.write(f"\n{self.rest}\n")
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any) -> int:  # type: ignore[override]
-        """Run with `args` and return the exit status. Raises Usage for a wrong call."""
+        """Run with `args` and return the exit status. Raises Usage for a wrong call; all other errors pass."""
         try:
-            return int(super().main(list(args or []), prog_name or f"bubbles {self.name}", standalone_mode=False) or 0)
+            with self.make_context(prog_name or f"bubbles {self.name}", list(args or [])) as context:
+                return int(self.invoke(context) or 0)
+        except click.exceptions.Exit as end:
+            return end.exit_code
         except click.Abort as error:
             raise KeyboardInterrupt from error
         except click.UsageError as error:

@@ -8,8 +8,8 @@ from typing import Any
 
 # name: (arguments, what it does)
 COMMANDS = {
-    "session": ("[NAME]", "speak in the session NAME; without a name, say which one this is"),
-    "config": ("[KEY [VALUE]]", "this session's settings; set one, or with `-` take it back"),
+    "session": ("[NAME]", "speak in the session NAME, or say which one this is"),
+    "config": ("[KEY [VALUE]]", "this session's settings; VALUE - takes one back"),
     "prompt": ("", "print the system prompt and the tools as the model gets them"),
     "compact": ("", "let a summary stand for what was said so far"),
     "stop": ("", "stop the running turn (Ctrl-C does, too)"),
@@ -39,7 +39,7 @@ def parse(text: str) -> tuple[str, str] | None:
 
 def overview() -> str:
     """The text of /help."""
-    return "\n".join([*(f"  {f'/{name} {arguments}':<26} {what}" for name, (arguments, what) in COMMANDS.items()), "", _KEYS])
+    return "\n".join([*(f"  {f'/{name} {arguments}':<23} {what}" for name, (arguments, what) in COMMANDS.items()), "", _KEYS])
 
 
 def settings(shown: dict[str, Any], key: str = "") -> str:

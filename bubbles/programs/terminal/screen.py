@@ -67,6 +67,7 @@ class Screen:
 
     async def run(self) -> None:
         """Until the person leaves."""
+        print(dim(f"bubbles {__version__} · /help"))
         self._loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(name, self._leave)
@@ -88,7 +89,6 @@ class Screen:
 
     async def _read(self) -> None:
         """One line after the other, in order."""
-        self._say(dim(f"bubbles {__version__} · /help"))
         await self._take(self._enter())
         while True:
             text = await self._typed.get()
@@ -106,6 +106,7 @@ class Screen:
 
     async def _send(self, text: str) -> None:
         self._pending.append(self._talk.put(text))
+        self._agentd.ring()
         self._follow()
 
     async def _command(self, name: str, arguments: str) -> None:
@@ -129,7 +130,8 @@ class Screen:
             case "compact":
                 self._busy = "summarising"
                 done = await self._call("session.compact")
-                self._say(f"  {done['before_tokens']} tokens before, {done['after_tokens']} now")
+                nothing = done.get("how") == "nothing"
+                self._say("  there is nothing to summarise yet" if nothing else f"  {done['before_tokens']} tokens before, {done['after_tokens']} now")
             case _:
                 self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
 
@@ -220,7 +222,7 @@ class Screen:
     # -- what is shown ---------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        self._output.put_nowait(text.rstrip("\n") + "\n")
+        self._output.put_nowait(f"{text}\n")
 
     def _say_from_thread(self, line: str) -> None:
         self._loop.call_soon_threadsafe(self._say, dim(line))
@@ -251,10 +253,13 @@ class Screen:
                 self.app.output.flush()
 
     async def _spin(self) -> None:
+        """Redraw while something is waited for, and once after."""
+        was_waiting = False
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._waiting:
+            if self._waiting or was_waiting:
                 self.app.invalidate()
+            was_waiting = self._waiting
 
     @property
     def _waiting(self) -> bool:
@@ -350,14 +355,14 @@ def printed(piece: Piece, columns: int) -> str:
     """A finished piece as it is printed."""
     match piece.kind:
         case "text":
-            return render(piece.text, columns) + "\n"
+            return render(piece.text, columns)
         case "tool":
             return dim(f"· {piece.text}")
         case "failed":
             return dim(f"✗ {piece.text}")
         case "note":
             return dim(piece.text)
-    return f"\x1b[33m{render(piece.text, columns, colour=False)}\x1b[39m"
+    return f"\x1b[33m{render(piece.text, columns, colour=False)}\x1b[39m".replace("\n\x1b", "\x1b")
 
 
 def _indented(text: str) -> str:
