@@ -27,7 +27,8 @@ from bubbles.paths import Home
 from bubbles.starter import has_clients
 
 TICK_S = 60.0  # between two rescans
-_STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
+STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_DUMPABLE = 4
 
 
@@ -40,6 +41,7 @@ class Daemon:
         self.home, self.name = home, name
         self.until_idle, self.once, self.args = until_idle, once, tuple(args)
         self.stopping = asyncio.Event()
+        self.stop_s = STOP_S
         self.busy: Callable[[], bool] = lambda: False
         self.on_tick: list[Callable[[], None]] = []
         self._tick_s = tick_s
@@ -138,7 +140,7 @@ def _run(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> in
 async def _serve(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     daemon = Daemon(home, name, options.until_idle, once=options.once, args=options.args)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOPS:
         loop.add_signal_handler(number, daemon.stop)
     gc.freeze()  # what is loaded by now stays
     work = asyncio.ensure_future(serve(daemon))
@@ -146,11 +148,12 @@ async def _serve(home: Home, name: str, serve: Serve, options: argparse.Namespac
     stop = loop.create_task(daemon.stopping.wait())
     await asyncio.wait({work, stop, beat}, return_when=asyncio.FIRST_COMPLETED)
     daemon.stop()
-    await asyncio.wait({work}, timeout=_STOP_S)
+    await asyncio.wait({work}, timeout=daemon.stop_s)
     if not work.done():
-        log.event("daemon.warning", f"still at work {_STOP_S:g} s after it was asked to stop", priority="warning")
+        log.event("daemon.warning", f"still at work {daemon.stop_s:g} s after it was asked to stop", priority="warning")
     for task in (work, beat, stop):
         task.cancel()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # the loop is about to give its handlers back, and we are ending
     for end in await asyncio.gather(work, beat, stop, return_exceptions=True):
         if isinstance(end, Exception):
             raise end
