@@ -23,8 +23,8 @@ class Route:
 def route(settings: Any, model: str = "", provider: str = "") -> Route:
     """The route of `model` and `provider`; an empty one is taken from agents.defaults. Raises Misconfigured where none, or no model, can be found.
 
-    The first that applies: (1) the provider that is named; (2) `NAME/…` in front of the model; (3) the model is listed in
-    providers.custom.models, or is the embedded one's file; (4) a keyword in the model's name, of a provider that is set up;
+    The first that applies: (1) the provider that is named; (2) the model is listed in providers.custom.models, or is the
+    embedded one's file; (3) `NAME/…` in front of the model; (4) a keyword in the model's name, of a provider that is set up;
     (5) the first one set up that takes any model: a gateway, custom, Ollama, vLLM; where no model is named, custom or the
     embedded one. A provider that needs a login is found by (1) alone.
     """
@@ -33,7 +33,7 @@ def route(settings: Any, model: str = "", provider: str = "") -> Route:
     if provider:
         entry = find(provider)
         return _to(entry, _model(entry, settings, _without_prefix(entry, model)), f"the provider {entry.name} is named in the settings")
-    found = _by_prefix(settings, model) or _by_list(settings, model) or _by_keyword(settings, model) or _by_default(settings, model)
+    found = _by_list(settings, model) or _by_prefix(settings, model) or _by_keyword(settings, model) or _by_default(settings, model)
     if found is None:
         where = f"no provider that is set up answers for the model {model!r}" if model else "no model is set up"
         raise Misconfigured(where, remedy="run: bubbles onboard")

@@ -5,7 +5,7 @@
 It prints its base URL (http://127.0.0.1:PORT/v1) and serves `/v1/chat/completions` (streamed or whole) and `/v1/models`.
 Bodies are held strictly against the API's rules (400). `GET /_seen` tells the requests counted, the last bodies, how many
 answers the client hung up on and how many are being given now; `POST /_script` puts another script in place and forgets
-what was seen. With --with-parent it ends when its standard input does. The script: see tests/fakes/script.py.
+what was seen (of connections, those that came since). With --with-parent it ends when its standard input does. The script: see tests/fakes/script.py.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Model:
         self.script = Script(script)
         self.requests = 0
         self.aborted = 0
+        self.connections = 0
         self.open = 0
         self.seen: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def told(self) -> dict[str, Any]:
         seen = list(self.seen)
-        counts = {"requests": self.requests, "aborted": self.aborted, "open": self.open}
+        counts = {"requests": self.requests, "aborted": self.aborted, "open": self.open, "connections": self.connections}
         parsed = [_parsed(item["raw"]) for item in seen]
         return {**counts, "bodies": parsed, "raw": [i["raw"] for i in seen], "headers": [i["headers"] for i in seen], "at": [i["at"] for i in seen]}
 
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         self.model = model
         self.buffer = bytearray()
         self.task: asyncio.Task[None] | None = None
+        self.counted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -108,7 +110,7 @@ class Connection(asyncio.Protocol):
             self.model.requests += path == "/v1/chat/completions"
             raise Refusal(*error_body(401))
         if (method, path) == ("GET", "/v1/models"):
-            return self.whole(200, {"object": "list", "data": [{"id": m, "object": "model", "owned_by": "tests"} for m in self.model.script.models]})
+            return self.whole(200, {"object": "list", "data": self.model.script.listed()})
         if (method, path) == ("POST", "/v1/chat/completions"):
             return await self._complete(headers, body)
         raise Refusal(*error_body(404, "unknown_url", f"Unknown request URL: {method} {path}"))
@@ -116,6 +118,8 @@ class Connection(asyncio.Protocol):
     async def _complete(self, headers: dict[str, str], raw: bytes) -> None:
         model = self.model
         model.requests += 1
+        model.connections += not self.counted
+        self.counted = True
         model.seen.append({"raw": raw.decode("utf-8", "replace"), "headers": headers, "at": time.time()})
         asked = _parsed(raw.decode("utf-8", "replace"))
         model.script.check(asked)

@@ -4,7 +4,7 @@ A script is one JSON object:
 
     {"rules": [RULE, …],          the first whose "when" fits and whose "times" are not used up answers
      "default": RULE,             else this one (without it: the reply is "ok")
-     "models": ["fake"],          what /v1/models lists
+     "models": ["fake"],          what /v1/models lists: names, or whole entries
      "key": "…",                  the API key asked for ("" or absent: none)
      "window_tokens": n,          longer requests are refused as `context_length_exceeded`
      "dialect": "openai",         the rules of bubbles.kernel.context.check that a body is held against
@@ -85,12 +85,17 @@ class Script:
     def __init__(self, script: dict[str, Any]) -> None:
         self.rules: list[dict[str, Any]] = list(script.get("rules") or [])
         self.default: dict[str, Any] = script.get("default") or {"reply": "ok"}
-        self.models: list[str] = list(script.get("models") or ["fake"])
+        self.models: list[Any] = list(script.get("models") or ["fake"])
         self.key: str = script.get("key") or ""
         self.window_tokens: int = script.get("window_tokens") or 0
         self.dialect: str = script.get("dialect") or "openai"
         self.needs_reasoning: bool = bool(script.get("needs_reasoning"))
         self._used = [0] * len(self.rules)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The entries of the list of models."""
+        given = (entry if isinstance(entry, dict) else {"id": entry} for entry in self.models)
+        return [{"object": "model", "created": 0, "owned_by": "tests", **entry} for entry in given]
 
     def choose(self, messages: list[dict[str, Any]]) -> tuple[dict[str, Any], str]:
         """The rule that answers, and the words it answers to."""

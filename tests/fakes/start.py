@@ -23,7 +23,7 @@ class FakeModel:
         self._netloc = urlsplit(url).netloc
 
     def seen(self) -> dict[str, Any]:
-        """`requests` (counted), `bodies` (parsed, oldest first), `raw`, `headers`, `at`, `aborted` (client hung up), `open` (being answered)."""
+        """`requests` (counted), `bodies` (parsed, oldest first), `raw`, `headers`, `at`, `aborted` (client hung up), `open`, `connections`."""
         return self._call("GET", "/_seen")
 
     def play(self, script: dict[str, Any]) -> None:

@@ -1,0 +1,69 @@
+"""The registry is the promise: its list, its settings classes, and what is refused because it is not built yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bubbles.config import load
+from bubbles.config import providers as sections
+from bubbles.errors import Misconfigured
+from bubbles.paths import Home
+from bubbles.providers import REGISTRY, find, open
+from bubbles.providers.provider import Provider
+
+PROMISED = {
+    "direct": "Anthropic, OpenAI, Google Gemini, DeepSeek, Groq, Moonshot, Minimax, Zhipu, Dashscope",
+    "gateway": "OpenRouter, AiHubMix, SiliconFlow, VolcEngine",
+    "self-hosted": "Custom, Ollama, vLLM",
+    "oauth": "OpenAI Codex, GitHub Copilot",
+    "embedded": "embedded",
+}
+
+
+@pytest.mark.parametrize("category", PROMISED)
+def test_the_list_is_the_promised_one(category: str) -> None:
+    assert ", ".join(e.title for e in REGISTRY.values() if e.category == category) == PROMISED[category]
+
+
+def test_each_entry_has_its_settings_and_each_setting_its_entry() -> None:
+    fields = {name: field.annotation for name, field in sections.Providers.model_fields.items()}
+    assert fields == {entry.name: getattr(sections, entry.settings) for entry in REGISTRY.values()}
+
+
+@pytest.mark.parametrize("name", [n for n, e in REGISTRY.items() if e.implementation is None])
+def test_what_is_not_built_is_refused_by_name(name: str, home: Home) -> None:
+    with pytest.raises(Misconfigured, match="not built yet") as refused:
+        open(name, load(home, "providers").providers, home)
+    assert REGISTRY[name].title in refused.value.text
+    assert "custom" in refused.value.remedy
+
+
+@pytest.mark.parametrize("name", ["ollama", "vllm", "embedded"])
+def test_what_is_built_opens_with_its_defaults(name: str, home: Home) -> None:
+    provider: Provider = open(name, load(home, "providers").providers, home)
+    assert set(provider.capabilities("x")) == {"tools", "window_tokens", "reasoning", "after_tool"}
+
+
+def test_custom_needs_an_address(home: Home) -> None:
+    with pytest.raises(Misconfigured, match=r"providers\.custom has no base_url"):
+        open("custom", load(home, "providers").providers, home)
+
+
+@pytest.mark.parametrize("written", ["openai_codex", "OpenAI Codex", "openai-codex", "OPENAI_CODEX"])
+def test_a_name_is_found_as_people_write_it(written: str) -> None:
+    assert find(written).name == "openai_codex"
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(Misconfigured, match="no provider 'gpt5'") as refused:
+        find("gpt5")
+    assert all(name in refused.value.remedy for name in REGISTRY)
+
+
+def test_listing_loads_nothing() -> None:
+    heavy = "('aiohttp', 'pydantic', 'xllamacpp', 'litellm')"
+    code = f"import sys, bubbles.providers.route; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
