@@ -23,6 +23,7 @@ __all__ = [
     "SESSION_KEYS",
     "VERSION",
     "Effective",
+    "Key",
     "Settings",
     "check",
     "defaults",
@@ -32,6 +33,7 @@ __all__ = [
     "refresh",
     "save",
     "session_settings",
+    "settings_of",
 ]
 
 Raw = dict[str, Any]
@@ -86,6 +88,12 @@ def _validated(name: str, cls: type[Section], tree: Any, home: Home, sources: Ma
         return cls.model_validate(tree)
     except ValidationError as error:
         raise faults.misconfigured(error, (name,), cls, str(home.config), sources) from None
+
+
+def settings_of(home: Home, raw: Raw, *sections: str) -> Settings:
+    """The sections that `raw` would come to as the home's config.json, without the environment. Raises Misconfigured."""
+    held = _by_section(raw, [])
+    return Settings(home, {name: _load(name, held.get(name, {}), {}, home, [], []) for name in sections or SECTIONS})
 
 
 def check(home: Home, raw: Raw) -> list[Key]:
