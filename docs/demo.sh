@@ -16,7 +16,11 @@ if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 tell() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
 run() { # shows a command as one would type it, and runs it
-  printf '$ %s\n' "$(printf '%q ' "$@" | sed "s|$PWD/||g; s/\\\\ / /g")"
+  printf '$'
+  for word in "$@"; do
+    case $word in *[!A-Za-z0-9_./:=@-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+  done
+  printf '\n'
   "$@"
 }
 
@@ -31,12 +35,11 @@ question=${Q:-"What is the capital of France? Answer in one short sentence."}
 session=demo-$(date +%H%M%S)
 export BUBBLES_HOME=$PWD/.demo/home
 
-tell "1. A real model, on this machine: no key, no network once it is fetched."
-run bin/bubbles models fetch || fail "the model could not be fetched"
-run bin/bubbles onboard --yes || fail "no configuration could be made"
+tell "1. A real model, on this machine: no key, and no network once its file (93 MB) is here."
+run bin/bubbles onboard --yes --provider embedded || fail "the model could not be set up"
 
 tell "2. A question goes the whole way: terminal → queue on disk → session → model → terminal."
-run env BUBBLES_AGENTS__DEFAULTS__PROVIDER=embedded bin/bubbles agent -s "$session" -m "$question" || fail "the model did not answer"
+run bin/bubbles agent -s "$session" -m "$question" || fail "the model did not answer"
 
 # The proof is the session's own history: who answered, and how many tokens that took.
 .venv/bin/python docs/who_answered.py "$BUBBLES_HOME/sessions/$session/session.jsonl" || fail "the model did not run"
@@ -48,9 +51,17 @@ echo "   its lines are fixed (docs/demo.json). All else is real: queue, session,
 export BUBBLES_HOME=$PWD/.demo/scripted
 mkdir -p .demo
 coproc MODEL { exec .venv/bin/python -m tests.fakes.model --script docs/demo.json --with-parent; }
-trap 'kill "$MODEL_PID" 2>/dev/null || true' EXIT
 read -r -t 30 url <&"${MODEL[0]}" || fail "the scripted model did not start"
 export BUBBLES_AGENTS__DEFAULTS__PROVIDER=custom BUBBLES_AGENTS__DEFAULTS__MODEL=scripted BUBBLES_PROVIDERS__CUSTOM__BASE_URL=$url
+
+bin/bubbles gateway 2>.demo/gateway.log & # so that these daemons end together with their model
+gateway=$!
+trap 'kill "$gateway" "$MODEL_PID" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true' EXIT
+for _ in $(seq 300); do
+  if grep -q '^gateway: .*Ctrl-C' .demo/gateway.log; then break; fi
+  kill -0 "$gateway" 2>/dev/null || fail "the daemons did not start: see .demo/gateway.log"
+  sleep 0.1
+done
 
 run bin/bubbles agent -s "$session" -m "Write a shell script that prints the squares of 1 to 5, run it, keep its output in a file, and tell me the result." ||
   fail "the turn with tools did not end well"
