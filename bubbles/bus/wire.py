@@ -17,11 +17,13 @@ BLOBS_MOST = 64 << 20  # bytes of all blobs of a message together
 BLOBS_COUNT = 256
 ID_MOST = 200  # characters of a request's id
 
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
 
 def encode(head: dict[str, Any], blobs: Sequence[bytes] = ()) -> list[bytes]:
     """The frames of a message. Raises ProtocolError where it is too large or not JSON."""
     try:
-        text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+        text = _JSON(head).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from error
     _measure(len(text), blobs)
