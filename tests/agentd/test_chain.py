@@ -132,7 +132,7 @@ def test_stop_ends_the_turn_and_what_it_started(home: Home) -> None:
 
 
 def test_stop_while_the_model_speaks(home: Home) -> None:
-    with world(home, {"rules": [{"when": "go", "endless": True}], "default": {"reply": "fine"}}) as w:
+    with world(home, {"rules": [{"when": "go", "endless": True, "times": 1}], "default": {"reply": "fine"}}) as w:
         w.start()
         id = w.put("go")
         w.ring()
@@ -141,7 +141,7 @@ def test_stop_while_the_model_speaks(home: Home) -> None:
         assert w.wait(id).outcome == "stopped"
         w.until(lambda: not w.fake.seen()["open"])
         assert w.say("hello").text == "fine"
-        assert roles(w) == ["user", "assistant"]
+        assert roles(w) == ["user", "user", "assistant"]
 
 
 def _alive(pid: int) -> bool:

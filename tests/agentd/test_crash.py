@@ -73,7 +73,7 @@ def test_the_same_message_twice_is_one(home: Home) -> None:
 
 
 def test_a_turn_that_kills_agentd_is_given_up_in_the_end(home: Home) -> None:
-    with world(home, {"rules": [{"when": "poison", "endless": True}], "default": {"reply": "fine"}}) as w:
+    with world(home, {"rules": [{"when": "hello", "reply": "fine"}, {"when": "poison", "endless": True}], "default": {"reply": "fine"}}) as w:
         w.start()
         id = w.put("poison")
         w.ring()

@@ -19,6 +19,7 @@ from bubbles.spool import Queue
 from tests.fakes.start import FakeModel, model
 
 Part = dict[str, Any]
+_WAIT_S = 60.0
 
 
 @dataclass
@@ -73,8 +74,10 @@ class World:
     def wait(self, id: str, session: str = "s", *, stream: bool = True, on_part: Callable[[Part], None] | None = None) -> Heard:
         """Wait for the end of the turn a message is in."""
         heard = Heard()
+        deadline = time.monotonic() + _WAIT_S
 
         def take(part: Part) -> None:
+            assert time.monotonic() < deadline, "the turn never ended"
             heard.parts.append(part)
             if on_part:
                 on_part(part)
