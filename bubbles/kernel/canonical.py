@@ -79,7 +79,7 @@ def arguments(given: Any) -> str:
     >>> print(arguments('{"path": "a"}'), arguments(""), arguments('["a'))
     {"path": "a"} {} {"not_a_json_object":"[\\"a"}
     """
-    if given is None or (isinstance(given, str) and not given.strip()):
+    if given is None or given == "{}" or (isinstance(given, str) and not given.strip()):
         return "{}"
     try:
         value = parsed(given) if isinstance(given, str) else given

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from itertools import takewhile
 
-from bubbles.kernel.weight import MOST_CHARACTERS, tokens
+from bubbles.kernel.weight import MOST_CHARACTERS, MOST_TOKENS, tokens
 from bubbles.messages import scrub
 
 HEAD = 0.6  # of what is kept
@@ -28,6 +29,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e007f]"  # tags: text that no screen shows
 )
 _BINARY = re.compile("[\0-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd\ud800-\udfff]")
+_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")  # half of one
 _JOINING = frozenset("\u200c\u200d\ufe0e\ufe0f\u20e3")
 
 
@@ -64,7 +66,7 @@ def clip(text: str, max_tokens: int) -> str:
     line 998
     line 999
     """
-    if len(text) <= max_tokens * MOST_CHARACTERS and tokens(text) <= max_tokens:
+    if len(text) * MOST_TOKENS <= max_tokens or (len(text) <= max_tokens * MOST_CHARACTERS and tokens(text) <= max_tokens):
         return text
     if max_tokens < LEAST_TOKENS:
         return _head(text, max(max_tokens, 0))
@@ -116,15 +118,16 @@ def _length(part: Callable[[int], str], most: int, max_tokens: int) -> int:
 def _whole(text: str, place: int, step: int) -> int:
     """The place nearest to `place` in the direction of `step` that is not inside a character as people see it."""
     for at in range(place, min(max(place + 64 * step, 0), len(text)), step):
-        if 0 < at < len(text) and _joined(text[at - 1], text[at]):
-            continue
-        return at
+        if not (0 < at < len(text) and _joined(text, at)):
+            return at
     return place
 
 
-def _joined(before: str, after: str) -> bool:
-    if before == "\u200d" or after in _JOINING or "\udc00" <= after <= "\udfff":
+def _joined(text: str, at: int) -> bool:
+    """Whether what stands before and behind `at` is one character on a screen: an accent, an emoji's colour or family, a flag, a surrogate pair."""
+    before, behind = text[at - 1], text[at]
+    if before == "\u200d" or behind in _JOINING or "\udc00" <= behind <= "\udfff" or "\U0001f3fb" <= behind <= "\U0001f3ff":
         return True
-    if "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff":
-        return True  # two letters of a flag
-    return "\U0001f3fb" <= after <= "\U0001f3ff" or unicodedata.category(after) in ("Mn", "Me", "Mc")
+    if _FLAG.match(before) and _FLAG.match(behind):
+        return sum(1 for _ in takewhile(_FLAG.match, reversed(text[:at]))) % 2 == 1
+    return unicodedata.category(behind) in ("Mn", "Me", "Mc")

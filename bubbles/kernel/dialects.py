@@ -55,24 +55,12 @@ def _message(message: Any) -> Iterator[str]:
         yield from _tool_calls(message["tool_calls"])
     if "reasoning_content" in message and not (isinstance(message["reasoning_content"], str) and message["reasoning_content"].strip()):
         yield "reasoning_content is blank or not text"
-    if any(_UNFIT.search(text) for text in _texts(message)):
+    if any(_UNFIT.search(message[key]) for key in ("content", "reasoning_content") if isinstance(message.get(key), str)):
         yield "a NUL or a lone surrogate"
 
 
 def _is_name(name: Any) -> bool:
     return isinstance(name, str) and bool(_NAME.match(name))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _texts(key)
-            yield from _texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
 
 
 def _tool_calls(calls: Any) -> Iterator[str]:
@@ -98,8 +86,20 @@ def _tool_call(call: Any) -> Iterator[str]:
     value = parsed(function["arguments"]) if isinstance(function["arguments"], str) else None
     if not isinstance(value, dict):
         yield "a call's arguments are not the JSON text of an object"
-    elif any(_UNFIT.search(text) for text in _texts(value)):
+    elif _UNFIT.search(function["arguments"]) or ("\\u" in function["arguments"] and any(map(_UNFIT.search, _texts(value)))):
         yield "a call's arguments stand for a NUL or a lone surrogate"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _texts(key)
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
 
 
 def _ids(message: dict[str, Any]) -> list[str]:
@@ -144,26 +144,26 @@ def _unique(messages: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _anthropic(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Roles take turns once a result and the words behind it are one message of the user's."""
-    yield from _alternate([("user" if message["role"] == "tool" else message["role"], message["role"]) for message in messages])
-
-
-def _alternate(roles: Sequence[tuple[str, str]]) -> Iterator[str]:
-    before, before_kind = "system", "system"
-    for place, (role, kind) in enumerate(roles):
-        if before == "system" and role == "assistant":
-            yield f"{place}: the first message is not a user's"
-        if role == before and not (before_kind == "tool" and role == "user"):
-            yield f"{place}: two {role} messages in a row"
-        before, before_kind = role, kind
+    """Roles take turns, once a result and the words behind it are one message of the user's."""
+    roles = [("user" if message["role"] == "tool" else message["role"], message["role"]) for message in messages]
+    together = [(role, kind) for (role, kind), (_, before) in zip(roles[1:], roles, strict=False) if not (before == "tool" and role == "user")]
+    yield from _alternate([role for role, _ in roles[:1] + together])
 
 
 def _strict(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Without calls and results, user and assistant take turns; and after a result speaks the assistant."""
+    """Calls and results apart, user and assistant take turns; and it is the assistant that speaks after a result."""
     for place, message in enumerate(messages):
         if place and message["role"] == "user" and messages[place - 1]["role"] == "tool":
             yield f"{place}: a user speaks right after a result"
-    first = next((message for message in messages if message["role"] != "system"), None)
-    if first and first["role"] == "assistant":
+    first = [message["role"] for message in messages if message["role"] != "system"][:1]
+    rest = [message["role"] for message in messages if message["role"] != "tool" and not message.get("tool_calls")]
+    yield from _alternate(rest) if first == ["user"] else ["the first message is not a user's"]
+
+
+def _alternate(roles: Sequence[str]) -> Iterator[str]:
+    turns = [role for role in roles if role != "system"]
+    if turns[:1] == ["assistant"]:
         yield "the first message is not a user's"
-    yield from _alternate([(message["role"], message["role"]) for message in messages if message["role"] != "tool" and not message.get("tool_calls")])
+    for role, before in zip(turns[1:], turns, strict=False):
+        if role == before:
+            yield f"two {role} messages in a row"

@@ -19,26 +19,30 @@ _STEPS = ((1000, RECENT), (200, RECENT), (1000, 0), (200, 0), (50, 0))  # a part
 def shrink(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
     """As many messages, the results and arguments of the oldest shortened until all weigh at most the budget, or nothing more can be shortened."""
     light = list(messages)
-    total = tokens(light)
+    weights = [tokens([message]) for message in light]
+    over = sum(weights) - budget_tokens
     for most, spared in _STEPS:
         for place in range(len(light) - spared):
-            if total <= budget_tokens:
+            if over <= 0:
                 return light
             shorter = _shorter(light[place], most)
-            total += tokens([shorter]) - tokens([light[place]])
-            light[place] = shorter
+            if shorter is not light[place]:
+                over -= weights[place]
+                light[place], weights[place] = shorter, tokens([shorter])
+                over += weights[place]
     return light
 
 
 def _shorter(message: Message, most: int) -> Message:
     """The message with each result, argument and thought cut to `most` tokens; words of people and models stay."""
+    changed: Message = {}
     if message["role"] == "tool":
-        return message | {"content": clip(message["content"], most)}
+        changed["content"] = clip(message["content"], most)
     if message.get("tool_calls"):
-        message = message | {"tool_calls": [_shorter_call(call, most) for call in message["tool_calls"]]}
+        changed["tool_calls"] = [_shorter_call(call, most) for call in message["tool_calls"]]
     if message.get("reasoning_content"):
-        message = message | {"reasoning_content": clip(message["reasoning_content"], most)}
-    return message
+        changed["reasoning_content"] = clip(message["reasoning_content"], most)
+    return message if all(message[key] == part for key, part in changed.items()) else message | changed
 
 
 def _shorter_call(call: Message, most: int) -> Message:

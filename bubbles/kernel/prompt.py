@@ -121,7 +121,7 @@ def stamp(at: float, tz: tzinfo | None, channel: str, sender_name: str, is_group
     """
     when = datetime.fromtimestamp(at, tz or UTC)
     place = f"{channel} group" if is_group else channel
-    name = _line(re.sub(r"[\[\]·]", " ", sender_name), 40)
+    name = re.sub(r"[\[\]·]", "", _line(sender_name, 40)).strip()
     parts = [f"{_WEEKDAYS[when.weekday()]} {when:%Y-%m-%d %H:%M %Z}", place, name, "" if owner else "guest"]
     return f"[{' · '.join(part for part in parts if part)}]"
 

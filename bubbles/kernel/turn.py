@@ -413,7 +413,7 @@ class Turn:
     def _weigh(self, messages: list[Message]) -> int:
         """What messages weigh in a request: thoughts that are not sent back weigh nothing."""
         if self.rules.shape.reasoning == "drop":
-            messages = [{key: part for key, part in message.items() if key != "reasoning_content"} for message in messages]
+            messages = [message | {"reasoning_content": ""} for message in messages]
         return context.tokens(messages)
 
 

@@ -37,7 +37,8 @@ _WIDE = (
     (re.compile(r"[\u2070-\u2e7f\u3100-\u312f\u3190-\u31bf\ua000-\uabff\ud7b0-\uf8ff\ufb00-\ufeff\ufff0-\uffff]{1,3}"), 1.3),  # signs
     (re.compile(r"[\U00010000-\U0010ffff]"), 2.2),  # pictographs, rare ideographs
 )
-MOST_CHARACTERS = 16  # of a token, at the most, by this estimate
+MOST_CHARACTERS = 16  # of a token, and
+MOST_TOKENS = 3  # of a character, at the most by this estimate
 
 
 def tokens(what: str | Sequence[Any]) -> int:
@@ -62,15 +63,11 @@ def _sum(kinds: Sequence[tuple[re.Pattern[str], float]], text: str) -> float:
 
 def _message(message: dict[str, Any]) -> int:
     calls = message.get("tool_calls") or ()
-    return MESSAGE_TOKENS + _said(message.get("content")) + _said(message.get("reasoning_content")) + sum(map(_call, calls))
+    parts = [message.get("content"), message.get("reasoning_content"), *(part for call in calls for part in _call(call))]
+    text = " ".join(part if isinstance(part, str) else dump(part) for part in parts if part)
+    return MESSAGE_TOKENS + CALL_TOKENS * len(calls) + ceil(_text(text))
 
 
-def _said(content: Any) -> int:
-    return tokens(content if isinstance(content, str) else dump(content)) if content else 0
-
-
-def _call(call: Any) -> int:
+def _call(call: Any) -> Sequence[Any]:
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return CALL_TOKENS + _said(call)
-    return CALL_TOKENS + _said(function.get("name")) + _said(function.get("arguments"))
+    return (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (call,)

@@ -48,6 +48,7 @@ class World:
         self.ran: list[str] = []
         self.sent: dict[int, Say] = {}
         self.requests: dict[int, list[dict[str, Any]]] = {}
+        self.built: dict[str, tuple[int, list[dict[str, Any]]]] = {}
 
     def dies(self) -> bool:
         return False
@@ -75,7 +76,7 @@ def drive(turn: Turn, world: World) -> str:
         people(turn, world, log)
         match turn.next():
             case AskModel(n):
-                seen(world, n, turn.request())
+                seen(turn, world, n)
                 log(ModelAsked(f"t.{n}"))
                 people(turn, world, log)
                 log(ModelFailed("preempted") if turn.preempt else world.answers())
@@ -115,11 +116,16 @@ def people(turn: Turn, world: World, log: Callable[[Event], None]) -> None:
         log(event)
 
 
-def seen(world: World, n: int, request: list[dict[str, Any]]) -> None:
-    """Each request is well-formed for every dialect, and one number stands for one request."""
+def seen(turn: Turn, world: World, n: int) -> None:
+    """Each request is well-formed for every dialect; one number stands for one request; and it begins as the one before did, for the prompt cache."""
+    request = turn.request()
     assert world.requests.setdefault(n, request) == request, "one ask, two requests"
     for dialect, shape in SHAPES.items():
-        assert not (faults := check(build(request, shape), dialect)), (dialect, faults, request)
+        built = build(request, shape)
+        assert not (faults := check(built, dialect)), (dialect, faults, request)
+        compactions, before = world.built.get(dialect, (0, []))
+        assert compactions != turn.compactions or built[: len(before[:-1])] == before[:-1], "the request's beginning changed"
+        world.built[dialect] = turn.compactions, built
 
 
 def refold(turn: Turn, journal: Iterable[Event]) -> Turn:

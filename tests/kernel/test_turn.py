@@ -9,8 +9,11 @@ from random import Random
 import pytest
 
 from bubbles.errors import ProtocolError
+from bubbles.kernel import context
 from bubbles.kernel.actions import Close
 from bubbles.kernel.events import (
+    ApprovalAsked,
+    ApprovalGiven,
     Call,
     Event,
     Heard,
@@ -25,7 +28,7 @@ from bubbles.kernel.events import (
     UserSpoke,
 )
 from bubbles.kernel.turn import Rules, Turn
-from bubbles.messages import Address
+from bubbles.messages import Address, Media
 from tests.kernel import transcript
 from tests.kernel.driving import World, drive, sound, survive
 
@@ -156,3 +159,156 @@ def test_ten_thousand_turns_of_chance(part: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+def after(*events: Event, **rules: object) -> Turn:
+    turn = Turn("t", rules=Rules(**rules))  # type: ignore[arg-type]
+    for event in events:
+        turn.apply(event)
+    return turn
+
+
+HELLO, ASKED = UserSpoke("u1", "hello"), ModelAsked("t.0")
+CALLED = ModelAnswered("", (Call("c1", "exec"), Call("c2", "exec")))
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        [ModelAnswered("hi")],
+        [HELLO, ModelAnswered("hi")],
+        [HELLO, ModelFailed("model_down")],
+        [HELLO, ASKED, ModelFailed("preempted"), ModelAnswered("hi")],
+        [HELLO, ASKED, Resumed(), ModelAnswered("hi")],
+        [HELLO, ASKED, CALLED, CALLED],
+        [HELLO, ASKED, CALLED, ModelAsked("t.1")],
+        [HELLO, ToolStarted("c1")],
+        [HELLO, ASKED, CALLED, ToolStarted("c3")],
+        [HELLO, ASKED, CALLED, ToolFinished("c1", "ok")],
+        [HELLO, ASKED, CALLED, ToolStarted("c1"), ToolStarted("c1")],
+        [HELLO, ASKED, CALLED, ToolStarted("c1"), ToolFinished("c1", "ok"), ToolStarted("c1")],
+        [HELLO, ASKED, CALLED, UserSpoke("u2", "no"), ToolStarted("c1")],
+        [HELLO, ASKED, CALLED, ApprovalAsked("c3")],
+        [HELLO, ASKED, CALLED, ApprovalGiven("c3", True)],
+        [HELLO, Said(0)],
+        [HELLO, ASKED, ModelAnswered("hi"), Said(1)],
+    ],
+)
+def test_what_no_turn_could_have_met_is_refused_and_changes_nothing(journal: list[Event]) -> None:
+    turn, same = after(*journal[:-1]), after(*journal[:-1])
+    with pytest.raises(ProtocolError):
+        turn.apply(journal[-1])
+    assert vars(turn) == vars(same)
+
+
+LATE = [ModelAsked("t.1"), ModelAnswered("hi", (Call("c9", "exec"),)), ModelFailed("model_down"), ToolStarted("c2"), ToolFinished("c1", "ok"), Stopped()]
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_what_comes_after_a_stop_is_ignored(late: Event) -> None:
+    stopped = [HELLO, ASKED, CALLED, ToolStarted("c1"), UserSpoke("u2", "and?"), Stopped()]
+    turn, same = after(*stopped), after(*stopped)
+    turn.apply(late)
+    turn.resumed_in_a_row = 0
+    assert vars(turn) == vars(same)
+
+
+def test_next_changes_nothing() -> None:
+    turn = after(HELLO, ASKED, CALLED)
+    before = repr(vars(turn))
+    turn.next(), turn.request(), turn.preempt, turn.to  # noqa: B018
+    assert repr(vars(turn)) == before
+
+
+def test_an_empty_journal_closes_and_keeps_nothing() -> None:
+    assert after().next() == Close("silent")
+    assert after(Heard("h1", "weather")).next() == Close("silent")
+
+
+def test_a_said_line_written_twice_is_one() -> None:
+    turn = after(HELLO, ASKED, ModelAnswered("hi"), Said(0), Said(0))
+    assert turn.next() == Close("replied")
+
+
+def test_a_failure_knows_whom_to_tell_and_how_often_it_was_tried() -> None:
+    turn = after(HELLO, ASKED, ModelFailed("rate_limited", 3))
+    assert turn.failure == ModelFailed("rate_limited", 3)
+    assert turn.to == (HELLO,)
+
+
+def test_usage_is_summed() -> None:
+    answered = ModelAnswered("", (Call("c1", "exec"),), usage={"input": 10, "output": 2})
+    turn = after(HELLO, ASKED, answered, ToolStarted("c1"), ToolFinished("c1", "ok"), ModelAsked("t.1"), ModelAnswered("hi", usage={"input": 20}))
+    assert turn.usage == {"input": 30, "output": 2}
+
+
+def test_files_are_told_with_the_words() -> None:
+    word = UserSpoke("u1", "look", header="[Mon 2026-11-30 12:40 CET · telegram · Ann]", media=(Media("../data/a.png", type="image/png", size=12),))
+    assert after(word).request() == [
+        {"role": "user", "content": "[Mon 2026-11-30 12:40 CET · telegram · Ann]\nlook\n[file: ../data/a.png, image/png, 12 bytes]"}
+    ]
+    assert after(UserSpoke("u1", "")).request() == [{"role": "user", "content": "(empty)"}]
+
+
+class Window(World):
+    """A model with a window: it refuses what is longer, and asks for one big result after the other."""
+
+    def __init__(self, turn: Turn, window: int, rounds: int, told: float = 1.0) -> None:
+        super().__init__(Random(0))
+        self.turn, self.window, self.rounds, self.told = turn, window, rounds, told
+        self.journal = [HELLO]
+        self.refused = 0
+
+    def answers(self) -> ModelAnswered | ModelFailed:
+        real = int((self.turn.base_tokens + context.tokens(context.build(self.turn.request()))) * self.told)
+        if real > self.window:
+            self.refused += 1
+            return ModelFailed("context_too_long", 1)
+        self.rounds -= 1
+        usage = {"input": real, "output": 9}
+        return ModelAnswered("done", usage=usage) if self.rounds < 0 else ModelAnswered("", (Call("", "exec"),), usage=usage)
+
+    def tool(self, call: Call) -> str:
+        return "line of output\n" * 2000
+
+    def base_tokens(self) -> int:
+        return min(self.turn.base_tokens, 6000)
+
+
+def test_many_middling_results_never_overflow_a_known_window() -> None:
+    turn = after(HELLO, window_tokens=128_000, base_tokens=90_000, max_iterations=60)
+    world = Window(turn, 128_000, 40)
+    assert drive(turn, world) == "replied"
+    assert world.refused == 0
+    assert 2 <= turn.compactions <= 8
+    assert sum(len(message["content"]) for message in turn.messages) > 40 * 29_000, "history keeps every result whole"
+    sound(turn, world)
+
+
+def test_an_unknown_window_is_found_by_being_refused() -> None:
+    turn = after(HELLO, base_tokens=20_000, max_iterations=60)
+    world = Window(turn, 32_000, 20)
+    assert drive(turn, world) == "replied"
+    assert 0 < world.refused == turn.compactions <= 8
+
+
+def test_a_vocabulary_of_its_own_is_learnt_from_what_the_model_reports() -> None:
+    turn = after(HELLO, window_tokens=64_000, base_tokens=6000, max_iterations=60)
+    world = Window(turn, 64_000, 20, told=2.0)
+    assert drive(turn, world) == "replied"
+    assert world.refused == 0
+    assert turn.scale == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_window_that_nothing_fits_ends_the_turn_after_few_tries() -> None:
+    turn = after(HELLO, window_tokens=8000, base_tokens=30_000)
+    world = Window(turn, 2000, 5)
+    assert drive(turn, world) == "failed:context_too_long"
+    assert world.refused == 2
+    assert turn.messages == [{"role": "user", "content": "hello"}]
+
+
+def test_an_answer_never_takes_more_than_a_quarter_of_a_small_window() -> None:
+    assert Rules(window_tokens=8192, answer_tokens=8192).budget_tokens == 6144
+    assert Rules(window_tokens=128_000).budget_tokens == 128_000 - 8192
+    assert Rules().budget_tokens == 0

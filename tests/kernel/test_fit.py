@@ -1,0 +1,113 @@
+"""Messages made lighter: what is shortened first, what is left out, and what never is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbles.kernel.context import build, check, fit, shrink, split, tokens
+from tests.kernel.test_dialects import SYSTEM, call, calls, result, said, user
+
+TURNS = st.lists(
+    st.one_of(
+        st.integers(1, 400).map(lambda n: [user("word " * n), said("fine")]),
+        st.integers(1, 400).map(lambda n: [user("look"), calls(call()), result(content="line\n" * n), said("seen")]),
+        st.integers(1, 99).map(lambda n: [user("write"), calls(call(arguments='{"text":"' + "x " * n + '"}')), result(), user("and?"), said("done")]),
+        st.just([user("stop"), calls(call()), result(content="Stopped by the user.")]),
+        st.just([user("no answer")]),
+    ),
+    max_size=8,
+).map(lambda turns: [message for turn in turns for message in turn] + [user("last")])
+
+
+def spoken(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["content"] for message in messages if message["role"] == "user"]
+
+
+@given(TURNS, st.integers(0, 3000))
+def test_fit_keeps_to_the_budget_and_the_last_words(messages: list[dict[str, Any]], budget: int) -> None:
+    kept = fit(messages, budget)
+    assert spoken(kept)[-1] == "last"
+    assert tokens(kept) <= max(budget, 160)
+    assert check(build(kept)) == []
+    if tokens(messages) <= budget:
+        assert kept == messages
+
+
+@given(TURNS, st.integers(0, 3000))
+def test_shrink_leaves_out_no_message_and_no_words(messages: list[dict[str, Any]], budget: int) -> None:
+    kept = shrink(messages, budget)
+    assert [message["role"] for message in kept] == [message["role"] for message in messages]
+    assert spoken(kept) == spoken(messages)
+    assert tokens(kept) <= tokens(messages)
+    assert check(build(kept)) == []
+
+
+@given(TURNS, st.integers(0, 3000))
+def test_split_is_at_the_beginning_of_words(messages: list[dict[str, Any]], keep: int) -> None:
+    place = split(messages, keep)
+    assert place == 0 or (messages[place]["role"] == "user" and messages[place - 1]["role"] != "user")
+    assert spoken(messages[place:])[-1] == "last"
+    if tokens(messages[place:]) > keep:  # then nothing could be split off that stretch
+        roles = [message["role"] for message in messages[place:]]
+        assert all(before == "user" for before, role in zip(roles, roles[1:], strict=False) if role == "user")
+
+
+def test_the_oldest_results_are_shortened_first() -> None:
+    big = "line of output\n" * 1000
+    history = [user(), *(message for n in range(8) for message in (calls(call(f"c{n}")), result(f"c{n}", big)))]
+    kept = shrink(history, tokens(history) // 2)
+    sizes = [len(message["content"]) for message in kept if message["role"] == "tool"]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1] == len(big)
+    assert tokens(kept) <= tokens(history) // 2
+
+
+def test_arguments_and_thoughts_are_shortened_too() -> None:
+    long = '{"path":"a","text":"' + "word " * 5000 + '"}'
+    odd = '{"rows":[' + "1," * 5000 + "1]}"
+    history = [
+        user(),
+        calls(call("c1", arguments=long), call("c2", arguments=odd)) | {"reasoning_content": "hm " * 5000},
+        result("c1"),
+        result("c2"),
+        *[user(), said()] * 4,
+        user(),
+    ]
+    kept = shrink(history, 600)
+    assert tokens(kept) <= 600
+    first, second = (one["function"]["arguments"] for one in kept[1]["tool_calls"])
+    assert first.startswith('{"path":"a","text":"word')
+    assert second == '{"left_out":"10012 characters"}'
+    assert check(build(kept)) == []
+
+
+def test_turns_are_left_out_whole_from_the_oldest() -> None:
+    history = [SYSTEM, user("one " * 100), said(), user("two " * 100), calls(call()), result(), said(), user("three")]
+    assert fit(history, 150) == [SYSTEM, *history[3:]]
+    assert fit(history, 60) == [SYSTEM, user("three")]
+
+
+def test_words_too_long_for_any_window_are_cut_visibly() -> None:
+    kept = fit([user("old"), said(), user("word " * 100_000)], 1000)
+    assert len(kept) == 1
+    assert tokens(kept) <= 1000
+    assert "characters left out" in kept[0]["content"]
+
+
+def test_split_keeps_whole_turns_by_weight() -> None:
+    history = [message for n in range(10) for message in (user(f"{n} " + "word " * 90), said("fine"))]
+    place = split(history, 500)
+    assert place == 12
+    assert split(history, 10**6) == 0
+    assert split(history, 1) == 18
+    assert split([], 5) == split([said()], 5) == 0
+
+
+def test_split_does_not_cut_a_turn_where_somebody_joined_it() -> None:
+    turn = [user("task"), calls(call()), result(), user("joined"), said("done")]
+    history = [user("before " * 50), said(), *turn]
+    assert split(history, tokens(turn)) == 2
+    assert split(history, tokens(turn) - 1) == 5

@@ -1,0 +1,59 @@
+"""The estimate against counts of real vocabularies, made once with their own tokenizers (o200k; DeepSeek's in brackets)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbles.kernel.weight import CALL_TOKENS, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
+
+WEIGHED = Path(__file__).parent / "weighed"
+COUNTS = {  # o200k, DeepSeek
+    "english": (218, 221),
+    "chinese": (293, 220),
+    "mixed": (141, 133),
+    "code": (1108, 1158),
+    "schemas": (299, 309),
+    "shell": (354, 369),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_error_is_below_ten_percent(name: str) -> None:
+    assert tokens((WEIGHED / f"{name}.txt").read_text()) == pytest.approx(COUNTS[name][0], rel=0.10)
+
+
+def test_schemas_of_tools_are_counted() -> None:
+    text = (WEIGHED / "schemas.txt").read_text()
+    assert tokens(json.loads(text)) == pytest.approx(COUNTS["schemas"][0], rel=0.10)
+    assert tokens(json.loads(text) * 20) == pytest.approx(20 * COUNTS["schemas"][0], rel=0.10)
+
+
+def test_a_message_weighs_what_is_in_it() -> None:
+    words, name, arguments = "How large is the directory?", "exec", '{"command":"du -sh work"}'
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    bare = tokens([{"role": "assistant", "content": ""}])
+    assert bare == MESSAGE_TOKENS
+    assert tokens([{"role": "user", "content": words}]) == bare + tokens(words)
+    assert tokens([{"role": "assistant", "content": "", "tool_calls": [call]}]) == bare + CALL_TOKENS + tokens(f"{name} {arguments}")
+    assert tokens([{"role": "assistant", "content": "", "reasoning_content": words}]) == bare + tokens(words)
+
+
+def test_anything_has_a_weight() -> None:
+    assert tokens([]) == tokens("") == 0
+    assert tokens([{"role": None, "content": [1], "tool_calls": [None, {"function": 3}]}, 7, {"a": {1, 2}}]) > 0
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=1))
+def test_a_weight_stays_within_what_clipping_relies_on(text: str) -> None:
+    assert tokens(text) <= len(text) * MOST_TOKENS
+    assert len(text) <= (tokens(text) + 1) * MOST_CHARACTERS
+
+
+@given(st.text(), st.text())
+def test_more_text_weighs_no_less(first: str, second: str) -> None:
+    assert tokens(f"{first}\n{second}") + 2 >= max(tokens(first), tokens(second))
