@@ -23,7 +23,7 @@ class Page(click.Command):
     def __init__(self, *args: Any, page: str = "", **kwargs: Any) -> None:
         what, _, rest = inspect.cleandoc(page).partition(f"\n{HEADINGS[0]}")
         kwargs["help"] = what.strip() or kwargs.get("help")
-        kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+        kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"], "terminal_width": 110, "max_content_width": 110})
         kwargs["no_args_is_help"] = False
         super().__init__(*args, **kwargs)
         self.rest = f"{HEADINGS[0]}{rest}" if rest else ""
@@ -75,6 +75,6 @@ def verbs(name: str, page: str | None) -> Callable[[Callable[..., Any]], Verbs]:
 
 
 def _params(name: str, function: Callable[..., Any]) -> list[click.Parameter]:
+    own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
     version = click.version_option(__version__, "-V", "--version", message=f"bubbles {name} {__version__}", help="Say which version this is.")
-    found: list[click.Parameter] = version(function).__click_params__  # type: ignore[attr-defined]
-    return list(reversed(found))
+    return [*own, *version(lambda: None).__click_params__]  # type: ignore[attr-defined]

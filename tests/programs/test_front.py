@@ -170,9 +170,7 @@ def test_an_error_is_its_exit_code(error: BaseException, status: int, monkeypatc
     assert run_raising(error, monkeypatch, tmp_path) == status
 
 
-def test_an_error_is_told_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Home, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     run_raising(Misconfigured("the file is broken", remedy="mend it"), monkeypatch, tmp_path)
     assert capsys.readouterr() == ("", "bubbles: the file is broken\n  try: mend it\n")
 
@@ -189,7 +187,7 @@ def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(
 
 def test_a_reader_that_goes_away_is_no_error(home: Home) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; yes '{{\"text\":\"x\"}}' | head -20000 | {BIN}/bubbles scan | head -1; echo ${{PIPESTATUS[2]}}"],
+        ["bash", "-c", f'set -o pipefail; yes \'{{"text":"x"}}\' | head -20000 | {BIN}/bubbles scan | head -1; echo ${{PIPESTATUS[2]}}'],
         capture_output=True,
         text=True,
         timeout=60,

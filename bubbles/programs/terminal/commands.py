@@ -51,3 +51,10 @@ def settings(shown: dict[str, Any], key: str = "") -> str:
         if key in ("", name)
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def compacted(done: dict[str, Any]) -> str:
+    """The text of /compact: what `session.compact` answered."""
+    if done.get("how") == "nothing":
+        return "  there is nothing to summarise yet"
+    return f"  {done['before_tokens']} tokens before, {done['after_tokens']} now"

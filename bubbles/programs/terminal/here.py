@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from bubbles.programs.terminal.conversation import Conversation
+from bubbles.workspace.grant import Grant
 
 
 @contextmanager
 def granted(talk: Conversation, directory: Path | None) -> Iterator[None]:
     """Lend `directory`, readable and writable; None lends nothing. Raises Misconfigured where it may not be lent."""
     _take_back_forgotten(talk)
+    if directory is not None:
+        directory = Grant(directory, "rw").check(talk.home.root)
     if directory is None or not _lend(talk, str(directory)):
         yield
         return

@@ -10,6 +10,7 @@ from typing import Any
 from bubbles.kernel.clip import clean
 from bubbles.programs.terminal.conversation import Conversation
 from bubbles.programs.terminal.seen import Seen
+from bubbles.programs.terminal.stream import Piece, Stream, unanswered
 
 
 def ask(talk: Conversation, text: str, *, live: bool) -> int:
@@ -26,7 +27,7 @@ def ask(talk: Conversation, text: str, *, live: bool) -> int:
         seen.up_to(seen.size)
     if body["outcome"] == "replied":
         return 0
-    print(f"bubbles: {body.get('text') or 'no answer: ' + body['outcome']}", file=sys.stderr)
+    print(f"bubbles: {body.get('text') or unanswered(body['outcome'])}", file=sys.stderr)
     if body.get("remedy"):
         print(f"  try: {body['remedy']}", file=sys.stderr)
     return 1
@@ -56,7 +57,6 @@ class _Said:
 def _shown(talk: Conversation, message: str) -> dict[str, Any]:
     """For a terminal: text block by block as it comes, and on standard error what is done meanwhile."""
     from bubbles.programs.terminal.markdown import dim, render
-    from bubbles.programs.terminal.stream import Piece, Stream
 
     stream = Stream()
     columns, colour = shutil.get_terminal_size().columns, not os.environ.get("NO_COLOR")
@@ -65,9 +65,9 @@ def _shown(talk: Conversation, message: str) -> dict[str, Any]:
         for piece in pieces:
             if piece.kind == "text":
                 print(render(piece.text, columns, colour=colour), flush=True)
-            elif piece.kind != "notice":
+            else:
                 print(dim(piece.text) if colour else clean(piece.text), file=sys.stderr)
 
     body = talk.wait(message, lambda part: show(stream.take(part)), stream=True)
-    show(stream.end(body))
+    show([piece for piece in stream.end(body) if piece.kind == "text"])  # the caller tells why there is no answer
     return body

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -131,7 +130,9 @@ class Screen:
                 self._busy = "summarising"
                 done = await self._call("session.compact")
                 nothing = done.get("how") == "nothing"
-                self._say("  there is nothing to summarise yet" if nothing else f"  {done['before_tokens']} tokens before, {done['after_tokens']} now")
+                self._say(
+                    "  there is nothing to summarise yet" if nothing else f"  {done['before_tokens']} tokens before, {done['after_tokens']} now"
+                )
             case _:
                 self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
 
@@ -248,9 +249,11 @@ class Screen:
             text = await self._output.get()
             while not self._output.empty():
                 text += self._output.get_nowait()
-            async with in_terminal():
-                self.app.output.write_raw(text)
-                self.app.output.flush()
+            # Not `in_terminal`: what is typed while that has the terminal out of raw mode would be echoed, and Enter misread.
+            self.app.renderer.erase()
+            self.app.output.write_raw(text.replace("\n", "\r\n"))
+            self.app.output.flush()
+            self.app.invalidate()
 
     async def _spin(self) -> None:
         """Redraw while something is waited for, and once after."""
@@ -308,6 +311,7 @@ class Screen:
         typing = Condition(lambda: self.app.layout.has_focus(self.input))
 
         @keys.add("enter", filter=typing)
+        @keys.add("c-j", filter=typing)  # Enter, typed before the terminal was ours
         def _(event: KeyPressEvent) -> None:
             text = self.input.text
             if text.strip():
@@ -315,7 +319,6 @@ class Screen:
                 self._typed.put_nowait(text)
 
         @keys.add("escape", "enter", filter=typing)
-        @keys.add("c-j", filter=typing)
         def _(event: KeyPressEvent) -> None:
             self.input.buffer.insert_text("\n")
 

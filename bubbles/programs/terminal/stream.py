@@ -57,13 +57,12 @@ class Stream:
 
     def end(self, body: dict[str, Any]) -> list[Piece]:
         """The last pieces, given the reply of `turn.wait`."""
-        text = str(body.get("text") or "")
+        text, outcome = str(body.get("text") or ""), str(body.get("outcome"))
         self.doing = ""
-        if body.get("outcome") == "replied":
+        if outcome == "replied":
             return self._say(text) if not self.says else self.flush()
-        pieces = self.flush()
         remedy = f"\n  try: {body['remedy']}" if body.get("remedy") else ""
-        return [*pieces, Piece("notice", text + remedy)] if text else pieces
+        return [*self.flush(), Piece("notice", text + remedy) if text else Piece("note", unanswered(outcome))]
 
     def _text(self, delta: str) -> list[Piece]:
         self.growing += delta
@@ -92,6 +91,11 @@ class Stream:
         self._running.pop(hint, None)
         self.doing = next(iter(self._running), "")
         return [] if tool.get("ok", True) else [Piece("failed", hint)]
+
+
+def unanswered(outcome: str) -> str:
+    """What is said of a turn that brought neither a reply nor a notice: its notice came a moment ago, or it had nothing to say."""
+    return f"no answer ({outcome.replace('failed:', '').replace('_', ' ')})"
 
 
 def _retrying(retry: dict[str, Any]) -> str:
