@@ -27,6 +27,7 @@ from bubbles.sessions.journal import append
 FORMAT = "bubbles.history"
 VERSION = 1
 _REMEMBERED = 64  # turns whose message ids are kept in memory, against a second coming after a crash
+_USER = b'{"role":"user"'
 _WHOLE = Shape(reasoning="keep")
 SUMMARY_HEAD = "[Summary of the conversation before this point]\n"
 
@@ -87,8 +88,7 @@ class History:
         """Append a turn's messages and its `end` line at once. Raises OSError (then nothing of it stays); the caller syncs `fd`."""
         line = {"meta": "turn", **end, "end": True}
         self._append([*messages, encode(line)])
-        self.lines += messages
-        self.count += len(messages)
+        self._take(messages)
         self.ended.append(line)
 
     def compact(self, summary: str, kept: int, at: float) -> None:
@@ -101,6 +101,14 @@ class History:
         with open(self.path, "rb") as file:
             for line in file:
                 yield line.rstrip(b"\n")
+
+    def _take(self, messages: list[bytes]) -> None:
+        """Add a turn's messages to those in memory. Words that got no answer and those after them are one message there: roles take turns."""
+        self.count += len(messages)
+        if self.lines and messages and self.lines[-1].startswith(_USER) and messages[0].startswith(_USER):
+            first, second = json.loads(self.lines.pop()), json.loads(messages[0])
+            messages = [encode({**first, "content": f"{first['content']}\n\n{second['content']}"}), *messages[1:]]
+        self.lines += messages
 
     def _compacted(self, summary: str, kept: int) -> None:
         tail = self.lines[len(self.lines) - kept :] if kept else []
@@ -141,8 +149,7 @@ class History:
     def _meta(self, meta: dict[str, Any], pending: list[bytes]) -> None:
         if "format" in meta and (meta["format"] != FORMAT or not isinstance(meta.get("version"), int) or meta["version"] > VERSION):
             raise Misconfigured(f"{self.path} was written by a newer Bubbles", remedy="update Bubbles")
-        self.lines += pending
-        self.count += len(pending)
+        self._take(pending)
         if meta.get("meta") == "turn":
             self.ended.append(meta)
         elif meta.get("meta") == "compaction":

@@ -63,7 +63,7 @@ class World:
         found.prepare()
         id = id or ids.fresh(queue)
         sender = Sender("me", "Me", owner=True)
-        inbound = Inbound(id=id, at=time.time(), channel=queue, chat=session, text=text, sender=sender, session=session, **more)
+        inbound = Inbound(id=id, at=time.time(), channel=queue, chat=session, text=text, sender=sender, session=ids.safe(session), **more)
         found.put(id, to_dict(inbound))
         return id
 
@@ -86,6 +86,11 @@ class World:
             body, _ = dial.call("turn.wait", {"message": id, "stream": stream, "session": session}, on_part=take)
         heard.outcome, heard.text = body["outcome"], body["text"]
         return heard
+
+    def journal(self, session: str = "s") -> bytes:
+        """The journal of the turn that runs, b"" where none does."""
+        path = self.home.turns / f"{ids.safe(session)}.jsonl"
+        return path.read_bytes() if path.exists() else b""
 
     def say(self, text: str, session: str = "s", **more: Any) -> Heard:
         id = self.put(text, session)
