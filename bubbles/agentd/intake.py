@@ -7,6 +7,7 @@ system sent it; what the message says of itself is not believed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import time
@@ -27,7 +28,7 @@ TERMINALS = frozenset({"cli", "shell"})  # producers that are the owner's own
 SYSTEM = frozenset({"cron", "agentd"})
 _AT_ONCE = 256
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
-_PAUSE_S = 30.0  # before a message is tried again that the disk had no room for
+_PAUSE_S = 5.0  # before a message is tried again that the disk had no room for
 
 
 class Intake:
@@ -63,7 +64,13 @@ class Intake:
             except OSError as error:
                 log.event("daemon.warning", f"the inbound queues cannot be read: {error}", priority="error")
                 await asyncio.sleep(5)
-            await self._rung.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._rung.wait(), self._pause_s())
+
+    def _pause_s(self) -> float | None:
+        """Seconds until a message that waits for its time is due; None where none does."""
+        due = [at for queue in self._queues.values() if (at := queue.next_due()) is not None]
+        return max(0.05, min(due) - time.time()) if due else None
 
     async def scan(self) -> int:
         """Take all that is due now; how many messages that were."""

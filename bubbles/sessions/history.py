@@ -66,7 +66,7 @@ class History:
 
     def knows(self, message: str) -> bool:
         """Whether a message of this id is in one of the last turns."""
-        return any(m["id"] == message for end in self.ended for m in end.get("messages", ()))
+        return any(_holds(end, message) for end in self.ended)
 
     def ended_turn(self, turn: str) -> bool:
         """Whether this turn is among the last that ended."""
@@ -75,12 +75,12 @@ class History:
     def end_of(self, message: str) -> dict[str, Any] | None:
         """The `end` line of the turn that a message was in, looked for in the whole file; None if it is in none."""
         for end in reversed(self.ended):
-            if any(m["id"] == message for m in end.get("messages", ())):
+            if _holds(end, message):
                 return end
         for line in reversed(list(self.file_lines())):
             if line.startswith(b'{"meta":"turn"') and message.encode() in line:
                 found = from_line(line)
-                if any(m["id"] == message for m in found.get("messages", ())):
+                if _holds(found, message):
                     return found
         return None
 
@@ -167,6 +167,10 @@ class History:
             with open(beside, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(rest)
         os.ftruncate(self._fd, end)
+
+
+def _holds(end: dict[str, Any], message: str) -> bool:
+    return any(m.get("id") == message for m in end.get("messages", ()))
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
