@@ -201,7 +201,14 @@ def test_what_no_turn_could_have_met_is_refused_and_changes_nothing(journal: lis
     assert vars(turn) == vars(same)
 
 
-LATE = [ModelAsked("t.1"), ModelAnswered("hi", (Call("c9", "exec"),)), ModelFailed("model_down"), ToolStarted("c2"), ToolFinished("c1", "ok"), Stopped()]
+LATE = [
+    ModelAsked("t.1"),
+    ModelAnswered("hi", (Call("c9", "exec"),)),
+    ModelFailed("model_down"),
+    ToolStarted("c2"),
+    ToolFinished("c1", "ok"),
+    Stopped(),
+]
 
 
 @pytest.mark.parametrize("late", LATE)
