@@ -27,6 +27,7 @@ from bubbles.sessions.journal import append
 FORMAT = "bubbles.history"
 VERSION = 1
 _REMEMBERED = 64  # turns whose message ids are kept in memory, against a second coming after a crash
+Meta = dict[str, Any]
 _USER = b'{"role":"user"'
 _WHOLE = Shape(reasoning="keep")
 SUMMARY_HEAD = "[Summary of the conversation before this point]\n"
@@ -52,7 +53,7 @@ class History:
         self.generation = 0
         self.count = 0  # messages in the file
         self.damaged = 0  # lines of the file that could not be read
-        self.ended: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # the last `end` lines
+        self.ended: deque[Meta] = deque(maxlen=_REMEMBERED)  # the last `end` lines
         self._fresh = {"format": FORMAT, "version": VERSION, "session": session, "name": name or session}
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._load()
@@ -72,9 +73,9 @@ class History:
         """Whether this turn is among the last that ended."""
         return any(end.get("turn") == turn for end in self.ended)
 
-    def end_of(self, message: str) -> dict[str, Any] | None:
+    def end_of(self, message: str) -> Meta | None:
         """The `end` line of the turn that a message was in, looked for in the whole file; None if it is in none."""
-        for end in reversed(self.ended):
+        for end in reversed(list(self.ended)):
             if _holds(end, message):
                 return end
         for line in reversed(list(self.file_lines())):
@@ -84,7 +85,7 @@ class History:
                     return found
         return None
 
-    def add_turn(self, messages: list[bytes], end: dict[str, Any]) -> None:
+    def add_turn(self, messages: list[bytes], end: Meta) -> None:
         """Append a turn's messages and its `end` line at once. Raises OSError (then nothing of it stays); the caller syncs `fd`."""
         line = {"meta": "turn", **end, "end": True}
         self._append([*messages, encode(line)])
@@ -169,7 +170,7 @@ class History:
         os.ftruncate(self._fd, end)
 
 
-def _holds(end: dict[str, Any], message: str) -> bool:
+def _holds(end: Meta, message: str) -> bool:
     return any(m.get("id") == message for m in end.get("messages", ()))
 
 
