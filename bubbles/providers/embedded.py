@@ -27,6 +27,7 @@ from bubbles.providers.provider import Answer, Ask, Capabilities
 
 _LOAD_S = 300.0  # a large model from a slow disk
 _END_S = 3.0
+_DEATH_S = 0.2
 _FETCH = "run: bubbles models fetch"
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
 _ANSWER_SHARE = 8  # an answer may take this part of the window: a small model that loses its thread does not find it again
@@ -75,7 +76,13 @@ class Embedded:
         child = await self._running()
         most = max(1, self.capabilities(ask.model)["window_tokens"] // _ANSWER_SHARE)
         asked = Ask(ask.id, self._name, ask.messages, ask.tools, ask.temperature, min(ask.max_tokens, most), ask.timeout_s)
-        return await child.endpoint.ask(asked, on_text)
+        try:
+            return await child.endpoint.ask(asked, on_text)
+        except ModelDown:
+            with contextlib.suppress(TimeoutError):  # if it died, let that be known before the next ask
+                async with asyncio.timeout(_DEATH_S):
+                    await child.process.wait()
+            raise
 
     async def learn(self, model: str) -> None:
         """Nothing: the file tells."""

@@ -78,6 +78,7 @@ class Running:
         try:
             answer, attempts = await persist(lambda: provider.ask(ask, self._text), retries, self._again, self._clock)
         except ModelError as error:
+            error.text = log.struck(error.text)  # some providers repeat the key that they refuse
             log.event("model.fail", f"{error.kind}: {error.text}", priority="warning", ask=ask.id, provider=self._provider, attempts=error.attempts)
             raise
         finally:
