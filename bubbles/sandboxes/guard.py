@@ -14,9 +14,10 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-_MARKS = set(";&|()<>\n")
+_MARKS = set(";&|()<>`\n")
 _REDIRECTIONS = {">", ">>", ">|", "&>", "&>>", ">&", "<", "<<", "<<<", "<&", "<>"}
 _WRAPPERS = {"sudo", "doas", "env", "nohup", "nice", "ionice", "time", "timeout", "setsid", "stdbuf", "command", "exec", "busybox", "xargs"}
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash"}
@@ -24,11 +25,14 @@ _KEYWORDS = {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}"
 _SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/usr", "/var")
 _DISKS = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|mapper/|dm-|loop|md)\w*")
 _HARMLESS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full", "/dev/fd", "/dev/shm", "/var/tmp")
-_MAGIC = re.compile(r"/proc/[^/]+/(task/[^/]+/)?(root|cwd|environ|mem|fd)\b")
-_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&")
+_MAGIC = re.compile(r"/proc/(?:[^/]+/(?:task/[^/]+/)?(?:root|cwd)|[\d*?\[][^/]*/(?:environ|mem|fd))\b")
+_BOMB = re.compile(r"\(\)\s*\{\s*([\w:.]+)\s*\|\s*([\w:.]+)\s*&")
+_HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 _POWER = {"shutdown", "reboot", "halt", "poweroff"}
 _FORMAT = re.compile(r"mkfs(\..*)?|mkswap|wipefs|blkdiscard|fdisk|sfdisk|cfdisk|parted|sgdisk")
 _CHANGES = {"rm", "rmdir", "mv", "shred", "truncate", "unlink", "chmod", "chown", "chgrp", "tee"}
+_MOST = 16_384  # characters of a command that are read
+_DOCUMENTS = 50  # here-documents that are left out
 _DEEPEST = 4  # of commands within commands
 
 
@@ -51,8 +55,13 @@ class Reach:
 
 
 def _spellings(paths: Sequence[Path]) -> tuple[PurePosixPath, ...]:
-    both = [spelt for path in paths for spelt in (os.path.abspath(path), os.path.realpath(path))]
+    both = [spelt for path in paths for spelt in _spelt(str(path))]
     return tuple(PurePosixPath(spelt) for spelt in dict.fromkeys(both) if spelt != "/")
+
+
+@lru_cache(maxsize=1024)
+def _spelt(path: str) -> tuple[str, str]:
+    return os.path.abspath(path), os.path.realpath(path)
 
 
 def refusal(command: str, reach: Reach, cwd: Path) -> str:
@@ -64,10 +73,27 @@ def refusal(command: str, reach: Reach, cwd: Path) -> str:
     >>> refusal("grep -rn 'rm -rf /' docs | sort > found.txt", here, Path("/b/s/1/work"))
     ''
     """
-    text = unicodedata.normalize("NFKC", command).replace("\\\n", "")
-    if _BOMB.search(text):
-        return "it starts itself without end"
+    text = _without_documents(unicodedata.normalize("NFKC", command).replace("\\\n", ""))[:_MOST]
+    for bomb in _BOMB.finditer(text):
+        if bomb[1] == bomb[2] and text[: bomb.start()].rstrip().endswith(bomb[1]):
+            return "it starts itself without end"
     return _Reader(reach, PurePosixPath(cwd)).read(text, 0)
+
+
+def _without_documents(text: str) -> str:
+    """`text` without the here-documents in it, which are data unless a shell reads them."""
+    kept, at = [], 0
+    for _ in range(_DOCUMENTS):
+        start = _HEREDOC.search(text, at)
+        if start is None:
+            break
+        kept.append(text[at : start.end()])
+        at = start.end()
+        line = text[text.rfind("\n", 0, start.start()) + 1 : start.start()] + start[3]
+        end = re.compile(rf"^\t*{start[2]}$", re.MULTILINE).search(text, at)
+        if end is not None and not _SHELLS & {word.rpartition("/")[2] for word in re.split(r"[\s;|&()]+", line)}:
+            at = end.end()
+    return "".join([*kept, text[at:]])
 
 
 class _Reader:
@@ -127,9 +153,9 @@ class _Reader:
 
     def _strays(self, words: list[str]) -> str:
         for word in words:
+            if magic := _MAGIC.search(word):
+                return f"{magic[0]} leads into another process"
             for path in self._paths(word):
-                if _MAGIC.match(str(path)):
-                    return f"{path} leads into another process"
                 if self._is_closed(path):
                     return f"{path} is outside the workspace"
         return ""
@@ -176,7 +202,7 @@ class _Reader:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """The simple commands of a line as lists of words, quotes taken off. Redirections stay among the words."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>`\n")
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
     try:
         tokens = list(lexer)

@@ -40,12 +40,12 @@ class Local:
 
     async def run(self, command: str, limits: Limits, *, cwd: Path | None = None) -> Outcome:
         """As Sandbox.run."""
-        start, env = self._start(cwd), self.environment()
+        argv, start, env = spawn.shell(command), self._start(cwd), self.environment()
         self._reach = self._reach or self._reaching(env)
         why = guard.refusal(command, self._reach, start)
         if why:
             raise Refused(f"the command was not run: {why}")
-        return await spawn.run(spawn.shell(command), env, start, limits)
+        return await spawn.run(argv, env, start, limits)
 
     def environment(self) -> dict[str, str]:
         """The variables that a command gets."""
