@@ -121,7 +121,7 @@ class Started:
 def spawn(home: Home, program: str, *args: str, stderr: BinaryIO | None = None) -> Started:
     """Begin to start `program` (`agentd`, or `channel` with its name as first argument). Its words go to `stderr`, else to a file in `home.log`."""
     name = "-".join([program, *[arg for arg in args[:1] if not arg.startswith("-")]])
-    return Started(home, name, [sys.executable, "-m", f"bubbles.programs.{program}", *args], stderr)
+    return Started(home, name, [sys.executable, "-P", "-m", f"bubbles.programs.{program}", *args], stderr)
 
 
 def start(home: Home, program: str, *args: str) -> Started:
