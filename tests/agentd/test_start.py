@@ -1,0 +1,87 @@
+"""How agentd starts where something is wrong: a clear word, the right exit code, and nothing touched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bubbles.paths import Home
+from tests.agentd.world import world
+
+
+def start(home: Home, **more: str) -> subprocess.CompletedProcess[str]:
+    """agentd in this home, which is expected to end by itself."""
+    argv = [sys.executable, "-m", "bubbles.programs.agentd"]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_second_one_names_the_first(home: Home) -> None:
+    with world(home) as w:
+        w.start()
+        done = start(home)
+        assert done.returncode == 75
+        assert str(w.running["agentd"].pid) in done.stderr
+        assert w.say("still there?").text == "ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [('{"agents": {\n "defaults": {"model": }}}', "line 2"), ('{"agents": {"defaults": {"temperature": "hot"}}}', "agents.defaults.temperature")],
+)
+def test_a_broken_configuration_is_named_and_left_alone(home: Home, text: str, named: str) -> None:
+    home.config.write_text(text)
+    done = start(home)
+    assert done.returncode == 78
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert home.config.read_text() == text
+
+
+def test_a_setting_whose_feature_is_not_built_is_refused(home: Home) -> None:
+    home.config.write_text('{"channels": {"telegram": {"enabled": true, "token": "1:x"}}}')
+    done = start(home)
+    assert done.returncode == 78
+    assert "channels.telegram" in done.stderr
+    assert "not built" in done.stderr
+
+
+def test_a_home_that_others_may_write_is_refused(home: Home) -> None:
+    home.root.chmod(0o777)
+    done = start(home)
+    assert done.returncode == 78
+    assert "chmod 700" in done.stderr
+
+
+def test_a_home_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    monkeypatch.setenv("BUBBLES_HOME", str(path))
+    done = start(Home(path))
+    assert done.returncode == 78
+    assert path.read_text() == "x"
+
+
+def test_a_journal_of_a_newer_program_is_left_alone(home: Home) -> None:
+    path = home.turns / "s.jsonl"
+    text = '{"format":"bubbles.journal","version":99,"turn":"t","session":"s","origin":"user"}\n'
+    path.write_text(text)
+    done = start(home)
+    assert done.returncode == 78
+    assert "update Bubbles" in done.stderr
+    assert path.read_text() == text
+
+
+def test_two_homes_at_once_never_meet(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(home, {"default": {"reply": "the first"}}) as one:
+        one.start()
+        monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "other"))
+        second = Home.find()
+        second.prepare()
+        with world(second, {"default": {"reply": "the second"}}) as two:
+            two.start()
+            assert two.say("who?").text == "the second"
+            assert one.say("who?").text == "the first"
+            assert [m["content"].splitlines()[-1] for m in one.history()] == ["who?", "the first"]
