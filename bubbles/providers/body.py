@@ -10,18 +10,21 @@ from bubbles.providers.provider import Ask, Capabilities
 
 _REASONING = b'"reasoning_content":'  # inside a text it would stand with a backslash before its second quote
 _CALLS = b'"tool_calls":'
+_ASSISTANT, _TOOL, _USER = b'{"role":"assistant"', b'{"role":"tool"', b'{"role":"user"'  # a canonical message begins with its role
 
 
 def body(ask: Ask, can: Capabilities, *, streamed: bool) -> bytes:
-    """The JSON body of a chat completion."""
-    head = json.dumps(ask.model, ensure_ascii=False).encode()
-    parts = [b'{"model":', head, b',"messages":[', b",".join(shaped(ask.messages, can)), b"]"]
+    """The JSON body of a chat completion. The messages, which may be megabytes, are copied once."""
+    parts = list(shaped(ask.messages, can)) or [b""]
+    parts[0] = b'{"model":' + json.dumps(ask.model, ensure_ascii=False).encode() + b',"messages":[' + parts[0]
+    end = [b"]"]
     if ask.tools and can["tools"]:
-        parts += [b',"tools":', ask.tools]
-    parts.append(f',"temperature":{json.dumps(ask.temperature)},"max_tokens":{_most(ask, can)}'.encode())
+        end.append(b',"tools":' + ask.tools)
+    end.append(f',"temperature":{json.dumps(ask.temperature)},"max_tokens":{_most(ask, can)}'.encode())
     if streamed:
-        parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
-    return b"".join([*parts, b"}"])
+        end.append(b',"stream":true,"stream_options":{"include_usage":true}')
+    parts[-1] = b"".join([parts[-1], *end, b"}"])
+    return b",".join(parts)
 
 
 def shaped(messages: list[bytes], can: Capabilities) -> Iterable[bytes]:
@@ -30,7 +33,7 @@ def shaped(messages: list[bytes], can: Capabilities) -> Iterable[bytes]:
     if _must_be_built(messages, shape):
         return map(context.encode, context.build(map(json.loads, messages), shape))
     if shape.reasoning == "drop":
-        return (_without_reasoning(message) if _REASONING in message else message for message in messages)
+        return [_without_reasoning(m) if m.startswith(_ASSISTANT) and _REASONING in m else m for m in messages]
     return messages
 
 
@@ -41,12 +44,12 @@ def _most(ask: Ask, can: Capabilities) -> int:
 
 
 def _must_be_built(messages: list[bytes], shape: context.Shape) -> bool:
-    if not shape.tools and any(_CALLS in message or message.startswith(b'{"role":"tool"') for message in messages):
+    if not shape.tools and any(_CALLS in message or message.startswith(_TOOL) for message in messages):
         return True
     if shape.reasoning == "require" and any(_CALLS in message and _REASONING not in message for message in messages):
         return True
     return shape.after_tool != "user_ok" and any(
-        one.startswith(b'{"role":"tool"') and two.startswith(b'{"role":"user"') for one, two in zip(messages, messages[1:], strict=False)
+        one.startswith(_TOOL) and two.startswith(_USER) for one, two in zip(messages, messages[1:], strict=False)
     )
 
 
