@@ -32,7 +32,7 @@ class Exec:
 
     class Arguments(tool.Arguments):
         command: str = Field(min_length=1, description="A command line for bash")
-        timeout_s: int | None = Field(None, ge=1, le=TIMEOUT_MOST_S, description=f"Seconds after which it is ended, at most {TIMEOUT_MOST_S}")
+        timeout_s: int = Field(0, ge=0, le=TIMEOUT_MOST_S, description=f"Seconds after which it is ended, at most {TIMEOUT_MOST_S}; 0: the usual")
         cwd: str = Field("", description='Directory to start in; "" is work/')
 
     def __init__(self, settings: Any) -> None:
@@ -45,7 +45,7 @@ class Exec:
 
     async def run(self, args: Arguments, bench: tool.Bench) -> str:
         """The command's output and how it ended. Raises TimedOut with what it had printed, Refused where it may not be run."""
-        limits = self._limits if args.timeout_s is None else replace(self._limits, timeout_s=float(args.timeout_s))
+        limits = replace(self._limits, timeout_s=float(args.timeout_s or self._limits.timeout_s))
         cwd = await asyncio.to_thread(bench.workspace.directory, args.cwd) if args.cwd else None
         outcome = await bench.sandbox.run(args.command, limits, cwd=cwd)
         if outcome.timed_out:

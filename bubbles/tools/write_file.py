@@ -32,4 +32,4 @@ class WriteFile:
         """What was written. Raises Refused where it may not be written, ToolError where it cannot; what was there is intact then."""
         new = await asyncio.to_thread(bench.workspace.write, args.path, args.content)
         lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
-        return f"{'made' if new else 'replaced'} {shown(args.path)}: {lines} lines, {len(args.content.encode('utf-8', 'replace'))} bytes"
+        return f"{'made' if new else 'replaced'} {shown(args.path)}: {lines} line{'s' * (lines != 1)}, {len(args.content.encode())} bytes"
