@@ -48,7 +48,8 @@ def brought(name: str) -> frozenset[str]:
 def loaded(argv: list[str], env: dict[str, str]) -> tuple[frozenset[str], subprocess.CompletedProcess[str]]:
     """The top-level modules, neither ours nor Python's own, that a call loads."""
     command = [sys.executable, "-P", "-X", "importtime", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", env={**os.environ, **env, "PYTHONPATH": str(PACKAGE.parent)}, timeout=60)
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", env={**os.environ, **env, "PYTHONPATH": path}, timeout=60)
     names = re.findall(r"^import time:[^|]*\|[^|]*\| *([\w.]+)", done.stderr, re.M)
     tops = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"bubbles"}
     return frozenset(top for top in tops if distribution(top) and not top.startswith("__editable__")), done

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
     """A daemon is started with / as its directory."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
 
 def argv(story, *args):
