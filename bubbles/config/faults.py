@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bubbles.config.section import Key, Section, dotted, is_secret, within
+from bubbles.config.section import Key, NotYet, Section, dotted, is_secret, within
 from bubbles.errors import Misconfigured
 
 _SHAPES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
@@ -42,15 +42,14 @@ def _told(one: Any, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tup
     of_a_group = section is not None and container is None and one["type"] == "value_error"  # settings that do not go together
     variable = next((name for place, name in sources.items() if place == key[: len(place)] or (of_a_group and place[: len(key)] == key)), "")
     name = f"{dotted(key)} (from {variable})" if variable else dotted(key)
-    if one["type"] == "not_yet":
-        remedy = f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(one['ctx']['instead'])}"
-        return f"{name}: {one['ctx']['what']} is not built yet", remedy
+    said = one["ctx"]["error"] if one["type"] == "value_error" else None
+    if isinstance(said, NotYet):
+        return f"{name}: {said}", f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(said.instead)}"
     if one["type"] == "missing":
         return f"{name} is missing", ""
-    said = str(one["ctx"]["error"]) if one["type"] == "value_error" else allowed(found)
     if of_a_group:
         return f"{name}: {said}", ""
-    return f"{name}: found {shown(one['input'], found)}; allowed: {said or one['msg']}", ""
+    return f"{name}: found {shown(one['input'], found)}; allowed: {said or allowed(found)}", ""
 
 
 def _field(annotation: Any, location: tuple[str | int, ...]) -> Any:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from bubbles.errors import Misconfigured
 
@@ -130,12 +129,20 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+class NotYet(ValueError):
+    """The feature behind a setting is not built; `instead` is the value to go back to."""
+
+    def __init__(self, what: str, instead: Any) -> None:
+        super().__init__(f"{what} is not built yet")
+        self.instead = instead
+
+
 def not_yet(what: str, *built: Any) -> AfterValidator:
     """A marker for a setting whose feature is not built: any value but the `built` ones (the first is the default) is refused, never ignored."""
 
     def refuse(value: Any) -> Any:
         if value not in built:
-            raise PydanticCustomError("not_yet", "{what} is not built yet", {"what": what, "instead": plain(built[0])})
+            raise NotYet(what, plain(built[0]))
         return value
 
     return AfterValidator(refuse)
