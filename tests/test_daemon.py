@@ -209,11 +209,12 @@ def test_a_home_of_another_user_is_78(home):
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_home_that_may_not_be_entered_is_78(home):
+    shutil.rmtree(home.run)
     home.root.chmod(0o500)
-    shutil.rmtree(home.run, ignore_errors=True)
     ended = run("until_stopped")
-    assert ended.returncode == 78
     home.root.chmod(0o700)
+    assert ended.returncode == 78, ended.stderr
+    assert f"no permission for {home.run}" in ended.stderr
 
 
 def on_a_full_disk(home, command):

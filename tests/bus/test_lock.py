@@ -91,6 +91,9 @@ def test_a_link_in_place_of_the_lock_is_not_followed(home, tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_that_may_not_be_written_is_named(home):
     home.run.chmod(0o500)
-    with pytest.raises(Misconfigured, match="no permission") as caught:
-        Lock(home, "agentd").acquire()
+    try:
+        with pytest.raises(Misconfigured, match="no permission") as caught:
+            Lock(home, "agentd").acquire()
+    finally:
+        home.run.chmod(0o700)
     assert str(home.run) in caught.value.remedy
