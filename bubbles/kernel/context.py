@@ -22,7 +22,7 @@ from bubbles.kernel.events import Call
 from bubbles.kernel.fit import fit, shrink, split
 from bubbles.kernel.weight import tokens
 
-__all__ = ["DEFAULT", "Message", "Shape", "build", "check", "encode", "fit", "shrink", "split", "tokens"]
+__all__ = ["DEFAULT", "Message", "Request", "Shape", "build", "check", "encode", "fit", "shrink", "split", "tokens"]
 
 MISSING = "Interrupted: no result of this call is known. It may or may not have run; check before repeating it."
 LEFT_OUT = "(Earlier messages are left out.)"
@@ -53,30 +53,48 @@ def build(messages: Iterable[Any], shape: Shape = DEFAULT) -> list[Message]:
     What is well-formed passes unchanged. Longer lists give longer requests: where `a` has no open calls and ends with a user or a result,
     `build(a + b)` begins with all of `build(a)` but perhaps its last message.
     """
-    request = _Request(shape)
-    waiting = [message for message in messages if isinstance(message, dict)]
-    waiting.reverse()
-    while waiting:
-        message = waiting.pop()
-        if message.get("role") == "assistant":
-            results = []
-            while waiting and waiting[-1].get("role") == "tool":
-                results.append(waiting.pop())
-            request.assistant(message, results)
-        elif message.get("role") in ("user", "system"):  # anything else is nobody's words, or a result of no call
-            request.words(message["role"], canonical.text_of(message.get("content")))
-    return request.ended()
+    return Request(shape).add(messages).ended()
 
 
-class _Request:
-    """A request on its way; well-formed after each step, but that an assistant may be last."""
+class Request:
+    """A request that grows: `build` in steps, for a history that is long and a turn that asks often.
 
-    def __init__(self, shape: Shape) -> None:
+    `Request(shape).add(history)` once, then `fork().add(turn.request()).ended()` for each ask. What a fork leaves as it was is the very
+    same object as before, so bytes made of it hold. Between two `add`s no calls may be open.
+    """
+
+    def __init__(self, shape: Shape = DEFAULT) -> None:
         self.shape = shape
-        self.messages: list[Message] = []
-        self.ids: set[str] = set()
+        self.messages: list[Message] = []  # well-formed, but that an assistant may be last
+        self._ids: set[str] = set()
 
-    def words(self, role: str, text: str) -> None:
+    def fork(self) -> Request:
+        """A copy that grows on its own."""
+        other = Request(self.shape)
+        other.messages, other._ids = self.messages.copy(), self._ids.copy()
+        return other
+
+    def add(self, messages: Iterable[Any]) -> Request:
+        """Take messages in, each made well-formed; itself."""
+        waiting = [message for message in messages if isinstance(message, dict)][::-1]
+        while waiting:
+            message = waiting.pop()
+            if message.get("role") == "assistant":
+                results = []
+                while waiting and waiting[-1].get("role") == "tool":
+                    results.append(waiting.pop())
+                self._assistant(message, results)
+            elif message.get("role") in ("user", "system"):  # anything else is nobody's words, or a result of no call
+                self._words(message["role"], canonical.text_of(message.get("content")))
+        return self
+
+    def ended(self) -> list[Message]:
+        """The messages as they are sent: a user or a result has the last word."""
+        if self._last() in ("", "system", "assistant"):
+            return [*self.messages, canonical.user(GO_ON)]
+        return self.messages
+
+    def _words(self, role: str, text: str) -> None:
         if role == "system" and self.shape.system and all(message["role"] == "system" for message in self.messages):
             self._put("system", text) if text.strip() else None
         elif role == "user" or text.strip():
@@ -97,7 +115,7 @@ class _Request:
     def _last(self) -> str:
         return str(self.messages[-1]["role"]) if self.messages else ""
 
-    def assistant(self, message: Message, results: Sequence[Message]) -> None:
+    def _assistant(self, message: Message, results: Sequence[Message]) -> None:
         text = canonical.text_of(message.get("content"))
         text = text if text.strip() else ""
         asked = _calls(message.get("tool_calls"))
@@ -123,8 +141,8 @@ class _Request:
         self.messages.append(message)
 
     def _admit(self, call: Call) -> Call:
-        id = canonical.call_id(call.id, f"c{len(self.messages)}", self.ids)
-        self.ids.add(id)
+        id = canonical.call_id(call.id, f"c{len(self.messages)}", self._ids)
+        self._ids.add(id)
         return Call(id, canonical.call_name(call.name), call.arguments)
 
     def _reasoning(self, reasoning: Any) -> str:
@@ -132,11 +150,6 @@ class _Request:
             return ""
         kept = canonical.text_of(reasoning).strip()
         return kept or (NO_REASONING if self.shape.reasoning == "require" else "")
-
-    def ended(self) -> list[Message]:
-        if self._last() in ("", "system", "assistant"):
-            self.messages.append(canonical.user(GO_ON))
-        return self.messages
 
 
 def _calls(tool_calls: Any) -> list[Call]:

@@ -108,6 +108,7 @@ class Turn:
         self._started: set[str] = set()
         self._allowed: set[str] = set()
         self._ids: set[str] = set()  # of all calls of the turn
+        self._words: set[str] = set()  # the ids of all words
         self._weight = 0  # tokens of `messages` as they are sent
         self._smaller: list[Message] = []  # stands for as many of the first messages in requests
         self._too_long = ""  # why compaction is due
@@ -189,7 +190,7 @@ class Turn:
             case UserSpoke():
                 self._spoke(event)
             case Heard():
-                self.heard.append(event)
+                self._overheard(event)
             case ModelAsked():
                 self._asked(event)
             case ModelAnswered():
@@ -217,8 +218,9 @@ class Turn:
             self.resumed_in_a_row = 0  # something got done; a request or a start alone may be what kills us
 
     def _spoke(self, event: UserSpoke) -> None:
-        if any(word.id == event.id for word in self.spoken):
+        if event.id in self._words:
             return  # intake repeats itself after a crash
+        self._words.add(event.id)
         self.spoken.append(event)
         self.waiting.append(event)
         if event.origin == "user":
@@ -226,6 +228,11 @@ class Turn:
         self._answer(self._idle(), SKIPPED)
         if self.outcome == "replied":
             self.outcome = ""
+
+    def _overheard(self, event: Heard) -> None:
+        if event.id not in self._words:
+            self._words.add(event.id)
+            self.heard.append(event)
 
     def _asked(self, event: ModelAsked) -> None:
         if self.outcome:
@@ -360,7 +367,7 @@ class Turn:
         self.base_tokens = event.base_tokens
         self.compactions += 1
         self._too_long, self._fresh = "", True
-        self._unanswered = False
+        self._unanswered = self._thinking  # what a restart left unanswered is not asked again: the next one is shorter
         self._shrink(min(before, int(self.rules.budget_tokens / self.scale) or before))
 
     def _shrink(self, limit: int) -> None:
@@ -391,7 +398,7 @@ class Turn:
         """Let results enter the messages in call order, as far as they are known."""
         while self._calls:
             id, call = next(iter(self._calls.items()))
-            if id not in self._results and call.name == self.rules.silent:
+            if id not in self._results and call.name and call.name == self.rules.silent:
                 self._silence(call)
             if id not in self._results:
                 return

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbles.kernel.canonical import arguments, call_id, call_name, encode
-from bubbles.kernel.context import GO_ON, LEFT_OUT, MISSING, NO_REASONING, SEEN, Shape, build, check
+from bubbles.kernel.context import GO_ON, LEFT_OUT, MISSING, NO_REASONING, SEEN, Request, Shape, build, check
 from tests.kernel.test_dialects import ELSEWHERE, EVERYWHERE, GOOD, SYSTEM, call, calls, result, said, user
 
 STRICT = Shape(after_tool="assistant_only")
@@ -85,6 +85,18 @@ def test_a_longer_history_begins_with_the_shorter_request(first: list[Any], more
     short, long = build(first, shape), build(first + more, shape)
     assert long[: len(short) - 1] == short[:-1]
     assert len(long) >= len(short)
+
+
+@given(ANYTHING, ANYTHING, ANYTHING, st.sampled_from(list(SHAPES)))
+def test_a_request_that_grows_is_the_one_built_at_once(history: list[Any], first: list[Any], second: list[Any], shape: Shape) -> None:
+    history, first = build(history, Shape(reasoning="keep")), build(first, Shape(reasoning="keep"))
+    base = Request(shape).add(history)
+    before = list(base.messages)
+    assert base.fork().add(first).add(second).ended() == build([*history, *first, *second], shape)
+    assert base.fork().add(second).ended() == build([*history, *second], shape)
+    assert base.messages == before
+    kept = base.fork().add(first).ended()[: len(before) - 1]
+    assert all(now is then for now, then in zip(kept, before, strict=False))
 
 
 def test_users_and_assistants_in_a_row_become_one() -> None:
