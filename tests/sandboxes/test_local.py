@@ -330,7 +330,7 @@ UNDUMPABLE = textwrap.dedent(
         told = {"file": files.read("a/b").data.decode(), "where": str(files.directory("a")) == str(session / "work/a")}
         sandbox = opened("local_isolated", session, root / "home/session_homes/a", Settings())
         pid = os.getpid()
-        peek = f"p=/proc; p=$p/{pid}; cat $p/environ $p/maps 2>/dev/null; ls $p/fd 2>/dev/null"
+        peek = f"p=/proc; p=$p/{pid}; cat $p/environ $p/maps 2>/dev/null; readlink $p/fd/0"
         told["peek"] = (await sandbox.run(peek, Limits())).output
         told["left"] = (await sandbox.run("setsid sleep 3600 > /dev/null 2>&1 & true", Limits())).note
         print(json.dumps(told))
