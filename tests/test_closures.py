@@ -50,9 +50,18 @@ def loaded(argv: list[str], env: dict[str, str]) -> tuple[frozenset[str], subpro
     command = [sys.executable, "-P", "-X", "importtime", *argv]
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", env={**os.environ, **env, "PYTHONPATH": path}, timeout=60)
-    names = re.findall(r"^import time:[^|]*\|[^|]*\| *([\w.]+)", done.stderr, re.M)
-    tops = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"bubbles"}
-    return frozenset(top for top in tops if distribution(top) and not top.startswith("__editable__")), done
+    tops = _tops(done.stderr) - _tops(_nothing()) - set(sys.stdlib_module_names) - {"bubbles"}
+    return frozenset(top for top in tops if distribution(top)), done
+
+
+def _tops(importtime: str) -> set[str]:
+    return {name.split(".")[0] for name in re.findall(r"^import time:[^|]*\|[^|]*\| *([\w.]+)", importtime, re.M)}
+
+
+@cache
+def _nothing() -> str:
+    """What an interpreter of this environment loads to do nothing: hooks of installers."""
+    return subprocess.run([sys.executable, "-P", "-X", "importtime", "-c", "pass"], capture_output=True, text=True, check=True).stderr
 
 
 @pytest.fixture(scope="module")
