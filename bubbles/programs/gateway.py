@@ -38,7 +38,7 @@ from bubbles.programs.page import program
 DAEMONS = ("modeld", "agentd", "cron")
 RESTART_S = 1.0
 _FINAL = (USAGE, CONFIG)  # exit codes after which starting it again would change nothing
-_STAND_BY_S = 5.0  # between two looks at a daemon that somebody else started
+_STAND_BY_S = 1.0  # between two looks at a daemon that somebody else started
 _STOP_S = 12.0  # a daemon takes ten to end its work
 _LOG_MOST = 1 << 20
 _PRIORITY = re.compile(rb"<([0-7])>")

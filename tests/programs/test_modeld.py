@@ -223,7 +223,7 @@ def test_failures_cross_the_bus_with_their_kind_and_count(home: Home, server: Fa
         with pytest.raises(error) as failed:
             await agent.ask("t.1", ["hi"])
         assert failed.value.attempts == requests
-        assert [part["retry"]["attempt"] for part in agent.parts] == list(range(1, requests))
+        assert [part["retry"]["attempt"] for part in agent.parts] == list(range(2, requests + 1))
 
     with modeld(home):
         with_agent(home, case)

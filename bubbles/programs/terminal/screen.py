@@ -105,8 +105,8 @@ class Screen:
 
     async def _send(self, text: str) -> None:
         self._pending.append(self._talk.put(text))
-        self._agentd.ring()
-        self._follow()
+        if not self._follow():  # else `turn.wait` rings, and is there before the model is asked: text is streamed to those who wait
+            self._agentd.ring()
 
     async def _command(self, name: str, arguments: str) -> None:
         match name:
@@ -178,9 +178,12 @@ class Screen:
 
             self._session.enter_context(followed(self.home, self._talk.key, self._say_from_thread, everything=self._debug))
 
-    def _follow(self) -> None:
-        if self._follower is None or self._follower.done():
-            self._follower = asyncio.create_task(self._guarded(self._follow_all()))
+    def _follow(self) -> bool:
+        """Begin to wait for what is pending; False if that is being done."""
+        if self._follower is not None and not self._follower.done():
+            return False
+        self._follower = asyncio.create_task(self._guarded(self._follow_all()))
+        return True
 
     async def _follow_all(self) -> None:
         """Show each turn from its first part to its end. A message that joined a turn ends with it."""
