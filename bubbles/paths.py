@@ -111,14 +111,11 @@ class Home:
         """The directory of the doors of this home's daemons: two homes never share one."""
         real = os.path.realpath(self.root)
         runtime = os.environ.get("XDG_RUNTIME_DIR")
-        if real == os.path.realpath(os.path.expanduser("~/.bubbles")):
-            mark = ""
-        else:
-            mark = "-" + hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
+        own = "-" + hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
+        mark = "" if real == os.path.realpath(os.path.expanduser("~/.bubbles")) else own
         if runtime and len(os.fsencode(runtime)) + len(mark) + len("/bubbles/channel-0123456789abcdef.sock") <= _SOCKET_MOST:
             return Path(runtime) / f"bubbles{mark}"
-        mark = mark or "-" + hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
-        return Path(f"/tmp/bubbles-{os.geteuid()}{mark}")
+        return Path(f"/tmp/bubbles-{os.geteuid()}{own}")
 
     def prepare_sockets(self) -> Path:
         """`sockets`, created with mode 0700. Raises Misconfigured where somebody else made it first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ settings.load_profile("suite")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A prepared home of its own, also for the programs that a test starts."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
@@ -23,4 +22,4 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "home"))
     found = Home.find()
     found.prepare()
-    yield found
+    return found
