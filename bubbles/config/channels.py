@@ -155,10 +155,13 @@ class WhatsApp(Grouped):
 class Channels(Section):
     """The section `channels`: what holds for all of them, and each platform. The terminal is always on and has no settings."""
 
-    send_progress: StrictBool = True  # text that comes beside tool calls reaches the chat
-    send_tool_hints: StrictBool = True  # and so does what is called: read_file("…")
-    session_mode: Literal["channel", "user", "global"] = "channel"
-    people: Annotated[dict[str, list[str]], AfterValidator(_addresses)] = Field(default_factory=dict)  # {NAME: [telegram:42, feishu:ou_x]}
+    # What these decide is the platforms' alone, and no platform is built yet; the terminal shows everything and names its own session.
+    send_progress: Annotated[StrictBool, not_yet("keeping progress from a chat", True)] = True  # text that comes beside tool calls
+    send_tool_hints: Annotated[StrictBool, not_yet("keeping tool hints from a chat", True)] = True  # what is called: read_file("…")
+    session_mode: Annotated[Literal["channel", "user", "global"], not_yet("sessions that several chats share", "channel")] = "channel"
+    people: Annotated[dict[str, list[str]], AfterValidator(_addresses), not_yet("people with several addresses", {})] = Field(
+        default_factory=dict
+    )  # {NAME: [telegram:42, feishu:ou_x]}
     dingtalk: DingTalk = Field(default_factory=DingTalk)
     discord: Discord = Field(default_factory=Discord)
     email: Email = Field(default_factory=Email)
