@@ -5,7 +5,7 @@ a line that a newer program wrote raises ProtocolError, and the file is then lef
 
 >>> line = to_line(ToolStarted("c1"), at=1764500400.0)
 >>> line
-b'{"event":"ToolStarted","at":1764500400.0,"call":"c1"}\\n'
+b'{"event":"ToolStarted","written":1764500400.0,"call":"c1"}\\n'
 >>> from_line(line)
 ToolStarted(call='c1')
 """
@@ -201,7 +201,7 @@ def read_header(line: bytes) -> Header:
 
 def to_line(event: Event, at: float) -> bytes:
     """One line of a journal, ending in "}\\n"; `at` is when it was written (epoch seconds). Fields that hold their default are left out."""
-    body: dict[str, Any] = {"event": type(event).__name__, "at": at}
+    body: dict[str, Any] = {"event": type(event).__name__, "written": at}
     for item in fields(event):
         value = getattr(event, item.name)
         if value != _default(item):

@@ -81,6 +81,13 @@ def test_a_torn_line_is_named(event: Event, data: st.DataObject) -> None:
         from_line(line[: data.draw(st.integers(0, len(line) - 1))])
 
 
+def test_when_a_line_was_written_is_not_when_somebody_spoke() -> None:
+    assert json.loads(to_line(UserSpoke("u1", "hi", at=5.0), at=7.0))["written"] == 7.0
+    assert from_line(to_line(UserSpoke("u1", "hi"), at=7.0)) == UserSpoke("u1", "hi")
+    assert from_line(to_line(UserSpoke("u1", "hi", at=5.0), at=7.0)) == UserSpoke("u1", "hi", at=5.0)
+    assert not [kind for kind in events.KINDS.values() for item in fields(kind) if item.name in ("event", "written")]
+
+
 def test_every_kind_has_a_reader_for_every_field() -> None:
     assert {str(item.type) for kind in events.KINDS.values() for item in fields(kind)} <= events._READ.keys()
     assert len(events.KINDS) == 13
@@ -116,7 +123,7 @@ def test_a_wrong_line_is_named(line: bytes) -> None:
 
 def test_a_newer_event_is_refused_and_a_newer_field_passed_over() -> None:
     with pytest.raises(ProtocolError) as caught:
-        from_line(b'{"event":"UserWinked","at":0}\n')
+        from_line(b'{"event":"UserWinked","written":0}\n')
     assert caught.value.remedy == "update Bubbles"
     assert from_line(b'{"event":"ToolStarted","call":"c1","mood":"good"}\n') == ToolStarted("c1")
 
