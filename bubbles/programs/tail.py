@@ -51,7 +51,7 @@ def main(count: int | None, patterns: tuple[str, ...]) -> int:
 def prefix(pattern: str) -> str:
     """What every topic that matches a pattern begins with.
 
-    >>> prefix("telegram/*/tool"), prefix("*"), prefix("cli/work/say")
-    ('telegram/', '', 'cli/work/say')
+    >>> prefix("telegram/*/tool"), prefix("*"), prefix("cli/main/say")
+    ('telegram/', '', 'cli/main/say')
     """
     return re.split(r"[*?[]", pattern, maxsplit=1)[0]

@@ -209,8 +209,8 @@ def test_history_counts_and_refuses(home: Home) -> None:
     ("body", "wanted"),
     [
         ({"role": "user", "session": "work", "text": "hi\nyou"}, "work                     user      hi ⏎ you"),
-        ({"topic": "cli/work/tool", "kind": "tool", "tool": {"hint": "exec()", "state": "start"}}, "cli/work/tool            tool      exec()"),
-        ({"topic": "cli/work/text", "kind": "text", "text": "abc"}, "cli/work/text            text      abc"),
+        ({"topic": "cli/main/tool", "kind": "tool", "tool": {"hint": "exec()", "state": "start"}}, "cli/main/tool            tool      exec()"),
+        ({"topic": "cli/main/text", "kind": "text", "text": "abc"}, "cli/main/text            text      abc"),
         ({"id": "m", "queue": "inbound/x", "state": "held", "why": "bad", "message": {"text": "t"}}, "inbound/x                held      t · bad"),
         ({"id": "only"}, "                                   only"),
         ({"role": "assistant", "calls": [{"name": "exec", "arguments": "{}"}], "text": ""}, "                         assistant exec({})"),
@@ -238,7 +238,7 @@ def test_scan_names_the_line_that_is_no_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "wanted"), [("telegram/*/tool", "telegram/"), ("*", ""), ("cli/a?/x", "cli/a"), ("cli/work/say", "cli/work/say")]
+    ("pattern", "wanted"), [("telegram/*/tool", "telegram/"), ("*", ""), ("cli/a?/x", "cli/a"), ("cli/main/say", "cli/main/say")]
 )
 def test_a_pattern_begins_with_its_prefix(pattern: str, wanted: str) -> None:
     assert prefix(pattern) == wanted
