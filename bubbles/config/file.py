@@ -111,11 +111,11 @@ def write(path: Path, raw: dict[str, Any]) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """As `write`, for bytes."""
+    """As `write`, for bytes. Two must not write the same file at once: hold `locked`."""
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f"{target.name}.tmp-{os.getpid()}-{os.urandom(4).hex()}")
+    temporary = target.with_name(f"{target.name}.tmp")  # one name: what a killed program left, the next one writes over
     try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

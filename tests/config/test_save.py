@@ -123,6 +123,13 @@ def test_a_full_disk_is_told_and_the_old_file_stands(tmp_path: Path) -> None:
         subprocess.run(["umount", mounted], check=True)
 
 
+def test_what_a_killed_program_left_is_written_over(home: Home) -> None:
+    (home.root / "config.json.tmp").write_text('{"agents": {"defaults": {"model": "half')
+    config.save(home, {"agents.defaults.model": "m"})
+    assert raw(home)["agents"]["defaults"]["model"] == "m"
+    assert [path.name for path in home.root.glob("config.json*")] == ["config.json"]
+
+
 def test_two_programs_may_change_the_file_at_once(home: Home) -> None:
     code = (
         "import sys; from bubbles import config; from bubbles.paths import Home\n"
