@@ -2,8 +2,10 @@
 
     lock.py      who is the daemon of that name          zmtp.py      the bytes of a ZeroMQ connection (pure)
     wire.py      the frames of a message (pure)          caller.py    asks at a door, in a daemon
-    door.py      where a daemon is asked                 dial.py      asks at a door, in a small tool
-    feed.py      where agentd tells what happens         listener.py  hears it in a tool, follower.py in a daemon
+    bound.py     a socket that a daemon binds            dial.py      asks at a door, in a small tool
+    door.py      where a daemon is asked                 listener.py  hears the feed, in a small tool
+    feed.py      where agentd tells what happens         follower.py  hears it, in a daemon
+    pulse.py     a timer that fires upon silence
 """
 
 from __future__ import annotations

@@ -7,22 +7,19 @@ nothing wakes up for a daemon that is down.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from bubbles import ids, log
 from bubbles.bus import wire, zmtp
+from bubbles.bus.dial import SILENCE_S, Answer, Part, no_entry, unavailable
 from bubbles.bus.pulse import Pulse
 from bubbles.errors import BubblesError, ProtocolError, Unavailable
 from bubbles.paths import Home
 
-SILENCE_S = 15.0  # three alive parts missed: the question is lost
 PATIENCE_S = 5.0  # a daemon that is restarted is back within it
 _FIRST_S, _LONGEST_S = 0.02, 0.5  # between two tries to connect
 _QUEUED_MOST = 256 << 20  # bytes that a peer which does not read may leave in our memory
-
-Part = Callable[[dict[str, Any]], None]
-Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class Caller:
@@ -33,7 +30,7 @@ class Caller:
         self._name = name
         self._patience_s = patience_s
         self._line: _Line | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: _Connecting | None = None
         self._ringing: set[asyncio.Task[None]] = set()
         self._calls: dict[str, _Call] = {}
 
@@ -63,17 +60,12 @@ class Caller:
             except _Ended:
                 return await self._ask(call, frames, timeout_s)
         except _Ended:
-            raise _unavailable(self._name, "ended twice before it answered") from None
+            raise unavailable(self._name, "ended twice before it answered") from None
         finally:
             del self._calls[id]
 
-    def ring(self) -> asyncio.Task[None] | asyncio.Future[None]:
+    def ring(self) -> asyncio.Task[None]:
         """Ring, once and now; lost where nobody listens. It may be awaited and need not be."""
-        if self._line is not None:
-            self._line.send(wire.encode(wire.ring()))
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            done.set_result(None)
-            return done
         task = asyncio.get_running_loop().create_task(self._ring())
         self._ringing.add(task)
         task.add_done_callback(self._ringing.discard)
@@ -81,57 +73,68 @@ class Caller:
 
     def close(self) -> None:
         """Hang up. Calls in flight raise Unavailable."""
-        for task in (*self._ringing, self._connecting):
-            if task is not None:
-                task.cancel()
-        self._hang_up(_unavailable(self._name, "is no longer asked"))
+        for task in (*self._ringing, *([self._connecting.task] if self._connecting else [])):
+            task.cancel()
+        self._hang_up(unavailable(self._name, "is no longer asked"))
 
     async def _ask(self, call: _Call, frames: list[bytes], timeout_s: float) -> Answer:
         loop = asyncio.get_running_loop()
-        if self._line is None:
-            await self._connected(self._patience_s)
-        assert self._line is not None
+        line = self._line or await self._connected(self._patience_s)
         call.answer = loop.create_future()
-        silence = _unavailable(self._name, f"was silent for {timeout_s:g} s")
-        call.pulse = Pulse(loop, timeout_s, lambda: call.fail(silence))
+        call.pulse = Pulse(loop, timeout_s, lambda: call.fail(unavailable(self._name, f"was silent for {timeout_s:g} s")))
         try:
-            self._line.send(frames)
+            line.send(frames)
             return await call.answer
         finally:
             call.pulse.stop()
             call.pulse = None
 
-    async def _connected(self, patience_s: float) -> None:
-        """One attempt for all who wait; one who is cancelled leaves it to the others."""
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.get_running_loop().create_task(self._connect(patience_s))
-            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.shield(self._connecting)
+    async def _connected(self, patience_s: float) -> _Line:
+        """The line. One attempt for all who wait: one who is cancelled leaves it to the others. Raises Unavailable, or _Ended."""
+        while self._line is None:
+            attempt = self._connecting
+            if attempt is None or attempt.task.done():
+                attempt = self._connecting = _Connecting(patience_s, self._connect(patience_s))
+            await asyncio.wait([attempt.task])
+            if attempt.task.cancelled():
+                raise unavailable(self._name, "is no longer asked")
+            if attempt.patience_s < patience_s and isinstance(attempt.task.exception(), Unavailable):
+                continue  # it was a ring's
+            attempt.task.result()
+            if self._line is None:
+                raise _Ended
+        return self._line
 
     async def _connect(self, patience_s: float) -> None:
         loop = asyncio.get_running_loop()
         deadline, wait_s = loop.time() + patience_s, _FIRST_S
         while True:
             try:
-                _, line = await loop.create_unix_connection(lambda: _Line(self), self._path)
-                await asyncio.wait_for(line.ready, SILENCE_S)
-                self._line = line
+                self._line = await self._try()
                 return
-            except TimeoutError:
-                line.abort()
-                raise _unavailable(self._name, f"was silent for {SILENCE_S:g} s") from None
             except OSError as error:
                 if loop.time() + wait_s > deadline:
-                    raise _closed(self._name, error) from error
+                    raise unavailable(self._name, no_entry(error)) from error
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_S)
 
+    async def _try(self) -> _Line:
+        _, line = await asyncio.get_running_loop().create_unix_connection(lambda: _Line(self), self._path)
+        try:
+            await asyncio.wait_for(line.ready, SILENCE_S)
+        except TimeoutError:
+            line.abort()
+            raise unavailable(self._name, f"was silent for {SILENCE_S:g} s") from None
+        except BaseException:
+            line.abort()
+            raise
+        return line
+
     async def _ring(self) -> None:
         try:
-            await self._connected(0)
-            if self._line is not None:
-                self._line.send(wire.encode(wire.ring()))
-        except Unavailable:
+            line = self._line or await self._connected(0)
+            line.send(wire.encode(wire.ring()))
+        except (Unavailable, ProtocolError, _Ended):
             log.debug("rang, and nobody was there", door=self._name)
 
     def _heard(self, frames: list[bytes]) -> None:
@@ -158,6 +161,15 @@ class Caller:
 
 class _Ended(Exception):
     """The connection ended before the answer came."""
+
+
+class _Connecting:
+    """An attempt to connect, and how patient whoever began it is."""
+
+    def __init__(self, patience_s: float, attempt: Coroutine[Any, Any, None]) -> None:
+        self.patience_s = patience_s
+        self.task = asyncio.get_running_loop().create_task(attempt)
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waited may be gone
 
 
 class _Call:
@@ -218,18 +230,8 @@ class _Line(asyncio.Protocol):
     def send(self, frames: list[bytes]) -> None:
         """Raises Unavailable where the peer has left too much unread."""
         if self._transport.get_write_buffer_size() > _QUEUED_MOST:
-            raise _unavailable(self._owner._name, "does not read what it is sent")
+            raise unavailable(self._owner._name, "does not read what it is sent")
         self._transport.write(zmtp.encode(frames))
 
     def abort(self) -> None:
         self._transport.abort()
-
-
-def _closed(name: str, error: OSError) -> Unavailable:
-    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return _unavailable(name, "is not running")
-    return _unavailable(name, f"cannot be reached: {error.strerror}")
-
-
-def _unavailable(name: str, why: str) -> Unavailable:
-    return Unavailable(f"{name} {why}", remedy="bubbles status")

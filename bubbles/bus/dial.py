@@ -60,7 +60,7 @@ class Dial:
             except BaseException:  # an interrupt may have hit between two halves of a message
                 self.close()
                 raise
-        raise _unavailable(self._name, "ended twice before it answered")
+        raise unavailable(self._name, "ended twice before it answered")
 
     def ring(self) -> None:
         """Ring. Raises Unavailable where nobody listens."""
@@ -95,7 +95,7 @@ class Dial:
             try:
                 data = self._socket.recv(1 << 18)
             except TimeoutError:
-                raise _unavailable(self._name, f"was silent for {timeout_s:g} s") from None
+                raise unavailable(self._name, f"was silent for {timeout_s:g} s") from None
             if not data:
                 raise ConnectionResetError
             for frames in self._reader.feed(data):
@@ -118,11 +118,11 @@ def connect(path: str, name: str, patience_s: float, *, socket_type: str = "DEAL
             return plug, _greet(plug, socket_type)
         except TimeoutError as error:
             plug.close()
-            raise _unavailable(name, f"was silent for {SILENCE_S:g} s") from error
+            raise unavailable(name, f"was silent for {SILENCE_S:g} s") from error
         except OSError as error:  # one that is just dying may still let us in, and hang up
             plug.close()
             if time.monotonic() >= deadline:
-                raise _unavailable(name, _why(error)) from error
+                raise unavailable(name, no_entry(error)) from error
         except BaseException:
             plug.close()
             raise
@@ -141,7 +141,8 @@ def _greet(plug: socket.socket, socket_type: str) -> zmtp.Reader:
     return reader
 
 
-def _why(error: OSError) -> str:
+def no_entry(error: OSError) -> str:
+    """What the failure to connect to a daemon says of it."""
     missing = isinstance(error, FileNotFoundError | ConnectionError)
     return "is not running" if missing else f"cannot be reached: {error.strerror}"
 
@@ -158,5 +159,6 @@ def _tell(part: Any, on_part: Part | None) -> None:
         on_part(part)
 
 
-def _unavailable(name: str, why: str) -> Unavailable:
+def unavailable(name: str, why: str) -> Unavailable:
+    """The error that says why the daemon `name` does not answer."""
     return Unavailable(f"{name} {why}", remedy="bubbles status")

@@ -1,14 +1,11 @@
 """A daemon's door: one ROUTER socket, at which it is asked and rung.
 
-It does not know what an operation does, and keeps nothing about a peer but the requests it is answering. It reads
-the socket's descriptor itself: half the price of zmq.asyncio, and no receive that can be cancelled with a message
-in its hands.
+It does not know what an operation does, and keeps nothing about a peer but the requests it is answering.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -17,15 +14,14 @@ import zmq
 
 from bubbles import __version__, log
 from bubbles.bus import wire
+from bubbles.bus.bound import Bound
 from bubbles.bus.lock import Lock
 from bubbles.bus.pulse import Pulse
 from bubbles.errors import BubblesError, ProtocolError
 from bubbles.paths import Home
 
 ALIVE_S = 5.0  # a request that is being answered is never silent for longer
-_ROUND = 200  # messages taken before the loop's other work has a turn
-_WAITING = 10_000  # messages queued for one slow peer; what is above is lost, as any message may be
-_LINGER_MS = 200
+ALIVE = {"alive": True}
 
 Answer = dict[str, Any] | tuple[dict[str, Any], Sequence[bytes]]
 Op = Callable[["Request"], Awaitable[Answer]]
@@ -61,36 +57,27 @@ class Door:
         self._alive_s = alive_s
         self._lock = Lock(home, name)
         self._running: dict[tuple[bytes, str], asyncio.Task[None]] = {}
-        self._socket: zmq.Socket[bytes] | None = None
-        self._drain_soon = False
+        self._socket: Bound | None = None
 
     async def open(self) -> None:
         """Take the lock, then bind. Raises TryAgain naming the pid where this daemon is running already."""
         self._lock.acquire()
         try:
             self._home.prepare_sockets()
-            self._context = zmq.Context()
-            self._socket = self._bind(self._context)
+            self._socket = Bound(self._home.door(self.name), zmq.ROUTER, self._take, frame_most=wire.BLOBS_MOST)
         except BaseException:
             self._lock.release()
             raise
         self._loop = asyncio.get_running_loop()
-        self._fd = self._socket.fileno()
-        self._loop.add_reader(self._fd, self._drain)
-        self._again()
 
     def close(self) -> None:
-        """Stop answering: callers see the connection end and ask again when the door is back. The lock goes last."""
+        """Stop answering: callers see the connection end and ask again when the door is back. Harmless where it is not open."""
         if self._socket is None:
             return
-        self._loop.remove_reader(self._fd)
         for task in list(self._running.values()):
             task.cancel()
-        socket, self._socket = self._socket, None
-        socket.close(linger=_LINGER_MS)
-        self._context.term()
-        with contextlib.suppress(OSError):
-            os.unlink(self._home.door(self.name).removeprefix("ipc://"))
+        self._socket.close()
+        self._socket = None
         self._lock.release()  # last: the path belongs to whoever holds it
 
     @property
@@ -98,39 +85,9 @@ class Door:
         """How many requests are being answered now."""
         return len(self._running)
 
-    def _bind(self, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
-        socket = context.socket(zmq.ROUTER)
-        socket.setsockopt(zmq.MAXMSGSIZE, wire.BLOBS_MOST)
-        socket.setsockopt(zmq.SNDHWM, _WAITING)
-        socket.setsockopt(zmq.RCVHWM, _WAITING)
-        socket.setsockopt(zmq.BACKLOG, 1024)
-        before = os.umask(0o077)
-        try:
-            socket.bind(self._home.door(self.name))
-        finally:
-            os.umask(before)
-        return socket
-
-    def _again(self) -> None:
-        """The descriptor is edge-triggered and a send may eat the edge: look once more."""
-        if not self._drain_soon:
-            self._drain_soon = True
-            self._loop.call_soon(self._drain)
-
-    def _drain(self) -> None:
-        self._drain_soon = False
-        for _ in range(_ROUND):
-            if self._socket is None:
-                return
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._take(frames[0], frames[1:])
-        self._again()
-
-    def _take(self, peer: bytes, frames: list[bytes]) -> None:
+    def _take(self, frames: list[bytes]) -> None:
         """One message, whatever it is: nothing that a peer sends may raise here."""
+        peer, frames = frames[0], frames[1:]
         try:
             head, blobs = wire.decode(frames)
             if head.get("op") == "ring" and "id" not in head:
@@ -180,20 +137,12 @@ class Door:
         self._send(peer, answer)
 
     def _send(self, peer: bytes, frames: Sequence[bytes]) -> None:
-        """Frames to a peer, at once or never: to one that is gone or does not read, libzmq drops them."""
-        if self._socket is None:
-            return
-        try:
-            self._socket.send_multipart([peer, *frames], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            log.debug(f"not sent: {error}", door=self.name)
-        self._again()
+        """To one that is gone, libzmq drops it."""
+        if self._socket is not None and not self._socket.send([peer, *frames]):
+            log.debug("a peer does not read what it is sent", door=self.name)
 
     async def _ping(self, request: Request) -> dict[str, Any]:
         return {"name": self.name, "pid": os.getpid(), "version": __version__, "ops": sorted(self._ops)}
-
-
-ALIVE = {"alive": True}
 
 
 def _request(head: dict[str, Any], blobs: list[bytes]) -> Request:

@@ -16,6 +16,7 @@ HEAD_MOST = 1 << 20  # bytes of the JSON object
 BLOBS_MOST = 64 << 20  # bytes of all blobs of a message together
 BLOBS_COUNT = 256
 ID_MOST = 200  # characters of a request's id
+TEXT_MOST = 10_000  # characters of an error's text: an error can always be told
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -75,7 +76,8 @@ def reply(re: str, body: dict[str, Any]) -> dict[str, Any]:
 
 def failure(re: str, error: BaseException) -> dict[str, Any]:
     """The object of the reply that tells an error."""
-    return {"re": re, "ok": False, "error": to_wire(error)}
+    told = to_wire(error)
+    return {"re": re, "ok": False, "error": {**told, **{name: told[name][:TEXT_MOST] for name in ("text", "remedy") if name in told}}}
 
 
 def outcome(head: dict[str, Any]) -> dict[str, Any] | BubblesError:

@@ -295,3 +295,53 @@ def test_a_caller_leaves_no_descriptor_behind(home):
         assert len(os.listdir("/proc/self/fd")) <= before + 2  # libzmq may still be closing the last
 
     with_door(home, {"tell": tell}, story)
+
+
+def test_a_ring_that_finds_nobody_does_not_make_a_question_impatient(home):
+    async def run():
+        caller = Caller(home, "modeld", patience_s=10)
+        rung = caller.ring()
+        asked = asyncio.create_task(caller.call("ping"))
+        await rung
+        door = Door("modeld", home, {})
+        await door.open()
+        assert (await asked)[0]["name"] == "modeld"
+        caller.close()
+        door.close()
+
+    asyncio.run(run())
+
+
+def test_closing_while_it_connects_leaves_nobody_waiting(home):
+    async def run():
+        caller = Caller(home, "modeld", patience_s=10)
+        asked = asyncio.create_task(caller.call("ping"))
+        await asyncio.sleep(0.05)
+        caller.close()
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(asked, 5)
+
+    asyncio.run(run())
+
+
+def test_a_door_that_opens_and_closes_all_the_time_is_answered_or_unavailable(home):
+    async def run():
+        caller = Caller(home, "modeld", patience_s=0.5)
+        door = Door("modeld", home, {})
+
+        async def flap():
+            for _ in range(60):
+                await door.open()
+                await asyncio.sleep(0.003)
+                door.close()
+                await asyncio.sleep(0.002)
+
+        flapping = asyncio.create_task(flap())
+        ends = []
+        while not flapping.done():
+            ends += await asyncio.wait_for(asyncio.gather(*[caller.call("ping") for _ in range(5)], return_exceptions=True), 20)
+        assert {type(end) for end in ends} <= {tuple, Unavailable}
+        assert any(type(end) is tuple for end in ends)
+        caller.close()
+
+    asyncio.run(run())

@@ -394,6 +394,17 @@ def test_a_closed_door_leaves_no_lock_and_no_socket(home):
     with_door(home, story)
 
 
+def test_a_path_that_cannot_be_bound_is_told_and_the_lock_given_back(home):
+    async def run():
+        (home.prepare_sockets() / "agentd.sock").mkdir()
+        with pytest.raises(TryAgain, match=r"cannot bind .*agentd\.sock") as caught:
+            await Door("agentd", home, {}).open()
+        assert "ls -ld" in caught.value.remedy
+        assert is_running(home, "agentd") is None
+
+    asyncio.run(run())
+
+
 def test_what_a_killed_daemon_left_behind_is_not_in_the_way(home):
     home.prepare_sockets()
     with socket.socket(socket.AF_UNIX) as dead:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bubbles import bus, errors, starter
-from bubbles.bus import caller, door, feed, is_running, wire
+from bubbles.bus import bound, caller, door, is_running, wire
 from bubbles.bus.dial import Dial
 from bubbles.bus.listener import Listener
 from bubbles.errors import BubblesError
@@ -93,8 +93,7 @@ def test_the_times_are_the_codes():
     times = section("Time and loss")
     for text in (f"sent for {door.ALIVE_S:g} s", f"came for {caller.SILENCE_S:g} s", f"a daemon after {caller.PATIENCE_S:g} s"):
         assert text in times
-    assert f"{door._WAITING:,}".replace(",", " ") + " messages" in times
-    assert door._WAITING == feed._WAITING
+    assert f"{bound.WAITING:,}".replace(",", " ") + " messages" in times
 
 
 def test_the_errors_are_the_codes():

@@ -105,6 +105,11 @@ def test_an_error_crosses_with_its_kind_its_remedy_and_its_details():
     assert (told.text, told.remedy, told.attempts, told.retry_after_s, told.temporary) == ("too many", "wait", 3, 7.5, True)
 
 
+def test_an_error_can_always_be_told_however_much_it_has_to_say():
+    told = wire.outcome(wire.decode(wire.encode(wire.failure("q", Unavailable("x" * 2_000_000, remedy="y" * 2_000_000))))[0])
+    assert (len(told.text), len(told.remedy)) == (10_000, 10_000)
+
+
 def test_a_bug_crosses_without_its_text():
     told = wire.outcome(wire.failure("q", KeyError("/home/ann/secret")))
     assert type(told) is BubblesError
