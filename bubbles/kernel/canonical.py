@@ -5,6 +5,7 @@ It does not know requests: what is well-formed in itself may still stand in the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -21,6 +22,8 @@ NOT_JSON = "not_a_json_object"
 _KEPT = 500  # characters of arguments that are no JSON object
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_COUNTED = re.compile(r"[a-z_-]*\d{0,4}")  # call_0, exec-12
+_RANDOM_LEAST = 9  # characters
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -65,6 +68,20 @@ def call_id(id: Any, otherwise: str, taken: Collection[str]) -> str:
         n += 1
         found = f"{wanted[:56]}_{n}"
     return found
+
+
+def rare_id(id: Any, otherwise: str, turn: str) -> str:
+    """An id that no other turn of the session has: the model's own where it looks random, else with a mark of the turn behind it.
+
+    Some models count their calls from 0 in every answer, and some providers refuse a request in which an id comes twice.
+
+    >>> rare_id("call_0", "c1", "telegram-8841"), rare_id("D681PevKs", "c1", "telegram-8841")
+    ('call_0-657fbe', 'D681PevKs')
+    """
+    wanted = _safe(id) or otherwise
+    if wanted == id and len(wanted) >= _RANDOM_LEAST and not _COUNTED.fullmatch(wanted):
+        return wanted
+    return f"{wanted[:48]}-{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def _safe(name: Any) -> str:

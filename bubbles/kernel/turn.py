@@ -290,10 +290,10 @@ class Turn:
         return True
 
     def _admit(self, calls: Iterable[Call]) -> list[Call]:
-        """The calls under ids that are unique in the turn, whatever the model called them."""
+        """The calls under ids that are unique in the turn, and as good as surely in the session, whatever the model called them."""
         admitted = []
         for place, call in enumerate(calls):
-            id = canonical.call_id(call.id, f"c{self.iterations}_{place}", self._ids)
+            id = canonical.call_id(canonical.rare_id(call.id, f"c{self.iterations}_{place}", self.id), "", self._ids)
             self._ids.add(id)
             admitted.append(Call(id, call.name, call.arguments))
         return admitted

@@ -169,7 +169,8 @@ def after(*events: Event, **rules: object) -> Turn:
 
 
 HELLO, ASKED = UserSpoke("u1", "hello"), ModelAsked("t.0")
-CALLED = ModelAnswered("", (Call("c1", "exec"), Call("c2", "exec")))
+C1, C2, C3 = "call_1aB2c", "call_2aB2c", "call_3aB2c"
+CALLED = ModelAnswered("", (Call(C1, "exec"), Call(C2, "exec")))
 
 
 @pytest.mark.parametrize(
@@ -182,14 +183,14 @@ CALLED = ModelAnswered("", (Call("c1", "exec"), Call("c2", "exec")))
         [HELLO, ASKED, Resumed(), ModelAnswered("hi")],
         [HELLO, ASKED, CALLED, CALLED],
         [HELLO, ASKED, CALLED, ModelAsked("t.1")],
-        [HELLO, ToolStarted("c1")],
-        [HELLO, ASKED, CALLED, ToolStarted("c3")],
-        [HELLO, ASKED, CALLED, ToolFinished("c1", "ok")],
-        [HELLO, ASKED, CALLED, ToolStarted("c1"), ToolStarted("c1")],
-        [HELLO, ASKED, CALLED, ToolStarted("c1"), ToolFinished("c1", "ok"), ToolStarted("c1")],
-        [HELLO, ASKED, CALLED, UserSpoke("u2", "no"), ToolStarted("c1")],
-        [HELLO, ASKED, CALLED, ApprovalAsked("c3")],
-        [HELLO, ASKED, CALLED, ApprovalGiven("c3", True)],
+        [HELLO, ToolStarted(C1)],
+        [HELLO, ASKED, CALLED, ToolStarted(C3)],
+        [HELLO, ASKED, CALLED, ToolFinished(C1, "ok")],
+        [HELLO, ASKED, CALLED, ToolStarted(C1), ToolStarted(C1)],
+        [HELLO, ASKED, CALLED, ToolStarted(C1), ToolFinished(C1, "ok"), ToolStarted(C1)],
+        [HELLO, ASKED, CALLED, UserSpoke("u2", "no"), ToolStarted(C1)],
+        [HELLO, ASKED, CALLED, ApprovalAsked(C3)],
+        [HELLO, ASKED, CALLED, ApprovalGiven(C3, True)],
         [HELLO, Said(0)],
         [HELLO, ASKED, ModelAnswered("hi"), Said(1)],
     ],
@@ -205,15 +206,15 @@ LATE = [
     ModelAsked("t.1"),
     ModelAnswered("hi", (Call("c9", "exec"),)),
     ModelFailed("model_down"),
-    ToolStarted("c2"),
-    ToolFinished("c1", "ok"),
+    ToolStarted(C2),
+    ToolFinished(C1, "ok"),
     Stopped(),
 ]
 
 
 @pytest.mark.parametrize("late", LATE)
 def test_what_comes_after_a_stop_is_ignored(late: Event) -> None:
-    stopped = [HELLO, ASKED, CALLED, ToolStarted("c1"), UserSpoke("u2", "and?"), Stopped()]
+    stopped = [HELLO, ASKED, CALLED, ToolStarted(C1), UserSpoke("u2", "and?"), Stopped()]
     turn, same = after(*stopped), after(*stopped)
     turn.apply(late)
     turn.resumed_in_a_row = 0
@@ -244,9 +245,28 @@ def test_a_failure_knows_whom_to_tell_and_how_often_it_was_tried() -> None:
 
 
 def test_usage_is_summed() -> None:
-    answered = ModelAnswered("", (Call("c1", "exec"),), usage={"input": 10, "output": 2})
-    turn = after(HELLO, ASKED, answered, ToolStarted("c1"), ToolFinished("c1", "ok"), ModelAsked("t.1"), ModelAnswered("hi", usage={"input": 20}))
+    answered = ModelAnswered("", (Call(C1, "exec"),), usage={"input": 10, "output": 2})
+    turn = after(HELLO, ASKED, answered, ToolStarted(C1), ToolFinished(C1, "ok"), ModelAsked("t.1"), ModelAnswered("hi", usage={"input": 20}))
     assert turn.usage == {"input": 30, "output": 2}
+
+
+def test_ids_are_told_apart_between_turns_as_well() -> None:
+    """Some models call every first call call_0, and Anthropic refuses a request in which an id comes twice."""
+    session = []
+    for id in ("telegram-1", "telegram-2"):
+        turn = Turn(id)
+        calls = tuple(Call(name, "exec") for name in ("call_0", "call_0", "", "toolcall_12", "functions.exec:0"))
+        for event in (HELLO, ModelAsked(f"{id}.0"), ModelAnswered("", calls), Stopped()):
+            turn.apply(event)
+        session += turn.messages
+    session.append({"role": "user", "content": "well?"})
+    assert context.check(session, "openai") == context.check(session, "anthropic") == []
+
+
+def test_an_id_that_looks_random_is_kept() -> None:
+    for id in ("call_9Xk2mQpLw0", "toolu_01A09q90qw90lq917835lq9", "D681PevKs", "chatcmpl-tool-0a1b2c3d4e5f"):
+        turn = after(HELLO, ASKED, ModelAnswered("", (Call(id, "exec"),)))
+        assert turn.messages[-1]["tool_calls"][0]["id"] == id
 
 
 def test_files_are_told_with_the_words() -> None:

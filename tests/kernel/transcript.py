@@ -3,11 +3,12 @@
     spoke u1 [@CHANNEL:CHAT] TEXT · system s1 TEXT · heard h1 TEXT · asked · answered [TEXT] [| ID NAME ARGUMENTS]… · failed CATEGORY
     started c1 · finished c1 TEXT · said · compacted TOKENS · wanted c1 · given c1 yes|no · stopped · resumed
 
-`asked`, `started`, `said`, `compacted` and `wanted` also demand that the turn wanted just that.
+`asked`, `started`, `said`, `compacted` and `wanted` also demand that the turn wanted just that. A call is named by its id without the turn's mark.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ def _rule(key: str, value: str) -> Any:
 def event(word: str, rest: str, turn: Turn) -> Event:
     """The event that a line tells of, at this point of the turn."""
     name, _, text = rest.partition(" ")
+    if word in ("started", "finished", "wanted", "given"):
+        name = calls_of(turn)[name]
     match word:
         case "spoke" | "system":
             address, _, said = text.partition(" ") if text.startswith("@") else ("@cron:job" if word == "system" else "@cli:a", "", text)
@@ -117,25 +120,36 @@ def ids(action: Action) -> list[str]:
     return [action.call.id] if isinstance(action, AskApproval) else []
 
 
+def short(id: str) -> str:
+    """A call's id without the turn's mark (and with the number behind it)."""
+    return re.sub(r"-[0-9a-f]{6}(?=_\d+$|$)", "", id)
+
+
+def calls_of(turn: Turn) -> dict[str, str]:
+    """The ids of the turn's calls by their short form."""
+    return {short(call["id"]): call["id"] for message in turn.messages for call in message.get("tool_calls", ())}
+
+
 def told(action: Action) -> str:
     match action:
         case AskModel(n):
             return f"ask {n}"
         case RunTools():
-            return " ".join(["run", *ids(action)])
+            return " ".join(["run", *map(short, ids(action))])
         case Say(n, text, to):
             return " ".join([f"say {n} {text} >", *(str(word.address) for word in to)])
         case Compact(why):
             return f"compact {why}"
         case AskApproval(call):
-            return f"approve {call.id}"
+            return f"approve {short(call.id)}"
         case Close(outcome):
             return f"close {outcome}"
 
 
 def holds(turn: Turn, key: str) -> str:
     """What a line after "=" may ask about."""
-    kind, _, id = key.partition(":")
+    kind, _, name = key.partition(":")
+    id = calls_of(turn).get(name, name)
     last = (turn.request() or [{"role": "", "content": ""}])[-1]
     calls = {call["id"]: call["function"]["arguments"] for message in turn.messages for call in message.get("tool_calls", ())}
     return str(
