@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zoneinfo
 from typing import Annotated, Literal, Self
 
@@ -44,6 +45,11 @@ class Defaults(Section):
         if self.result_tokens >= self.keep_tokens:  # else no compaction could bring a session back under its window
             raise ValueError(f"result_tokens ({self.result_tokens}) must be less than keep_tokens ({self.keep_tokens})")
         return self
+
+    @property
+    def slots(self) -> int:
+        """How many turns may be at work at once."""
+        return self.concurrency or 32 * (os.cpu_count() or 1)
 
 
 class Agents(Section):
