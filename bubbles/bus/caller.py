@@ -17,6 +17,8 @@ from bubbles.bus.pulse import Pulse
 from bubbles.errors import BubblesError, ProtocolError, Unavailable
 from bubbles.paths import Home
 
+__all__ = ["Answer", "Caller", "Part"]
+
 PATIENCE_S = 5.0  # a daemon that is restarted is back within it
 _FIRST_S, _LONGEST_S = 0.02, 0.5  # between two tries to connect
 _QUEUED_MOST = 256 << 20  # bytes that a peer which does not read may leave in our memory
