@@ -31,16 +31,18 @@ from bubbles.programs.page import program
 
 @dataclass(frozen=True)
 class Words:
-    """What may follow a program's name."""
+    """What may follow a program's name, and by `verbs` what may follow each verb of its own."""
 
     name: str
     summary: str
     options: list[str] = field(default_factory=list)
-    verbs: list[str] = field(default_factory=list)
+    verbs: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def all(self) -> str:
-        return " ".join([*self.verbs, *self.options])
+    def cases(self) -> list[tuple[str, str]]:
+        """What was typed, as a shell's pattern, and the words that may follow: the longer pattern first."""
+        longer = [(f"'{self.name} {verb}'", " ".join(options)) for verb, options in self.verbs.items() if options]
+        return [*longer, (f"'{self.name}' | '{self.name} '*", " ".join([*self.verbs, *self.options]))]
 
 
 @program("completion", __doc__)
@@ -57,40 +59,38 @@ def words() -> list[Words]:
 def _words(name: str, dotted: str, summary: str) -> Words:
     command = importlib.import_module(dotted).main
     if isinstance(command, click.Command):
-        options = [option for p in command.params if isinstance(p, click.Option) for option in p.opts if option.startswith("--")]
-        choices = [str(c) for p in command.params if isinstance(p, click.Argument) and isinstance(p.type, click.Choice) for c in p.type.choices]
-        return Words(name, summary, ["--help", *options], [*getattr(command, "commands", []), *choices])
+        chosen = [p.type for p in command.params if isinstance(p, click.Argument) and isinstance(p.type, click.Choice)]
+        choices: dict[str, list[str]] = {str(choice): [] for kind in chosen for choice in kind.choices}
+        return Words(name, summary, _options(command), choices | {verb: _options(each) for verb, each in getattr(command, "commands", {}).items()})
     page = io.StringIO()
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
         command(["--help"])
     return Words(name, summary, sorted(set(re.findall(r"--[a-z][a-z-]+", page.getvalue()))))
 
 
+def _options(command: click.Command) -> list[str]:
+    return ["--help", *(option for p in command.params if isinstance(p, click.Option) for option in p.opts if option.startswith("--"))]
+
+
 def bash(programs: list[Words]) -> str:
     """The script for bash."""
-    cases = "\n".join(f"        {w.name}) words='{w.all}' ;;" for w in programs)
+    cases = "\n".join(f"        {typed}) words='{words}' ;;" for w in programs for typed, words in w.cases)
     names = " ".join(w.name for w in programs)
     links = " ".join(f"bubbles-{w.name}" for w in programs)
     return f"""\
 # bash completion for bubbles
 _bubbles() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb words=
-    verb=${{COMP_WORDS[0]##*/}}
-    if [[ $verb == bubbles-* ]]; then
-        verb=${{verb#bubbles-}}
-    elif (( COMP_CWORD == 1 )); then
-        mapfile -t COMPREPLY < <(compgen -W '{names} help --help --version' -- "$cur")
-        return
-    else
-        verb=${{COMP_WORDS[1]}}
-    fi
-    if [[ $prev == -s || $prev == --session || ($verb == history && $cur != -*) ]]; then
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} words=
+    local name=${{COMP_WORDS[0]##*/}}
+    local -a typed=("${{COMP_WORDS[@]:1:COMP_CWORD-1}}")
+    [[ $name == bubbles ]] || typed=("${{name#bubbles-}}" "${{typed[@]}}")
+    if [[ $prev == -s || $prev == --session || (${{typed[0]}} == history && $cur != -*) ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(ls -- "${{BUBBLES_HOME:-$HOME/.bubbles}}/sessions" 2> /dev/null)" -- "$cur")
         return
     fi
-    case $verb in
+    case "${{typed[*]:0:2}}" in
 {cases}
-        help) words='{names}' ;;
+        '' | help) words='{names} help --help --version' ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }}
@@ -101,33 +101,26 @@ complete -o default -F _bubbles bubbles {links}
 def zsh(programs: list[Words]) -> str:
     """The script for zsh."""
     names = "\n".join(f"    '{w.name}:{_quoted(w.summary)}'" for w in programs)
-    cases = "\n".join(f"    {w.name}) compadd -- {w.all} ;;" for w in programs)
+    cases = "\n".join(f"    {typed}) compadd -- {words} ;;" for w in programs for typed, words in w.cases)
     links = " ".join(f"bubbles-{w.name}" for w in programs)
     return f"""\
 #compdef bubbles {links}
 _bubbles() {{
-  local -a programs sessions
-  local verb=${{words[1]:t}}
+  local -a programs sessions typed
+  local name=${{words[1]:t}}
   programs=(
 {names}
   )
-  if [[ $verb == bubbles-* ]]; then
-    verb=${{verb#bubbles-}}
-  elif (( CURRENT == 2 )); then
-    _describe program programs
-    compadd -- --help --version
-    return
-  else
-    verb=${{words[2]}}
-  fi
-  if [[ ${{words[CURRENT-1]}} == (-s|--session) || ($verb == history && ${{words[CURRENT]}} != -*) ]]; then
+  typed=(${{words[2,CURRENT-1]}})
+  [[ $name == bubbles ]] || typed=(${{name#bubbles-}} $typed)
+  if [[ ${{words[CURRENT-1]}} == (-s|--session) || ($typed[1] == history && ${{words[CURRENT]}} != -*) ]]; then
     sessions=(${{BUBBLES_HOME:-$HOME/.bubbles}}/sessions/*(N:t))
     compadd -- $sessions
     return
   fi
-  case $verb in
+  case "${{typed[1,2]}}" in
 {cases}
-    help) _describe program programs ;;
+    ''|help) _describe program programs; compadd -- --help --version ;;
   esac
 }}
 compdef _bubbles bubbles {links}
@@ -140,12 +133,12 @@ def fish(programs: list[Words]) -> str:
     lines = ["# fish completion for bubbles", f"{first} -l help", f"{first} -l version"]
     sessions = "(path basename (set -q BUBBLES_HOME; and echo $BUBBLES_HOME; or echo ~/.bubbles)/sessions/* 2> /dev/null)"
     for w in programs:
-        after = f"complete -c bubbles -n '__fish_seen_subcommand_from {w.name}'"
         lines.append(f"{first} -a {w.name} -d '{_quoted(w.summary)}'")
-        lines += [f"{after} -f -a '{' '.join(w.verbs)}'"] if w.verbs else []
-        lines += [f"{after} -f -s s -l session -a '{sessions}'" if o == "--session" else f"{after} -l {o[2:]}" for o in w.options]
-        if w.name == "history":
-            lines.append(f"{after} -f -a '{sessions}'")
+        after = f"complete -c bubbles -n '__fish_seen_subcommand_from {w.name}"
+        lines += [f"{after}' -f -a '{' '.join(w.verbs)}'"] if w.verbs else []
+        lines += [f"{after}' -f -s s -l session -a '{sessions}'" if o == "--session" else f"{after}' -l {o[2:]}" for o in w.options]
+        lines += [f"{after}; and __fish_seen_subcommand_from {verb}' -l {o[2:]}" for verb, options in w.verbs.items() for o in options]
+        lines += [f"{after}' -f -a '{sessions}'"] if w.name == "history" else []
     return "\n".join(lines) + "\n"
 
 

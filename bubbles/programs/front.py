@@ -47,13 +47,6 @@ def run(argv: list[str]) -> int:
         return _status(" ".join(argv[:1]), error)
 
 
-def leave(status: int) -> NoReturn:
-    """End at once. libzmq's own end costs 15 ms, a tenth of what a one-shot may take."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 def _answer(argv: list[str]) -> int | None:
     verb = argv[0] if argv else ""
     if verb in ("-h", "--help") or argv == ["help"]:

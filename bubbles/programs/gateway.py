@@ -51,7 +51,8 @@ def main() -> int:
     home.prepare()
     gateway = Gateway(home)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, gateway.interrupted)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, gateway.interrupted)
     return gateway.run()
 
 

@@ -213,11 +213,24 @@ def test_the_completion_script_is_one_that_the_shell_accepts(shell: str, tmp_pat
         assert subprocess.run([shell, "-n", script], capture_output=True).returncode == 0
 
 
+def test_the_script_for_bash_passes_the_linter(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(bubbles("completion", "bash").stdout)
+    linter = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if linter is None:
+        pytest.skip("no shellcheck here")
+    done = subprocess.run([linter, "-s", "bash", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("bubbles hist", {"history"}),
         ("bubbles queue re", {"release"}),
+        ("bubbles queue list --st", {"--state"}),
+        ("bubbles-queue list --st", {"--state"}),
+        ("bubbles queue drop --st", set()),
         ("bubbles agent --he", {"--help", "--here"}),
         ("bubbles-agent --sess", {"--session"}),
         ("bubbles completion z", {"zsh"}),

@@ -246,14 +246,15 @@ def test_a_pattern_begins_with_its_prefix(pattern: str, wanted: str) -> None:
 
 def test_tail_follows_a_turn_into_scan(place: Place) -> None:
     looks = {"rules": [{"when": "look", "calls": [{"name": "list_dir", "arguments": {"path": "."}}], "times": 1}], "default": {"reply": "seen"}}
-    place.run("ask", "hello", "-s", "tailed")  # the daemons are there
+    assert place.run("ask", "hello", "-s", "tailed").returncode == 0  # the daemons are there
     env = {**os.environ, **place.env, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    tail = subprocess.Popen(["bash", "-c", "bubbles tail -n 2 'cli/tailed/tool' | bubbles scan"], env=env, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while tail.poll() is None and time.monotonic() < deadline:  # what happened before it listened is not told
-        place.model.play(looks)
-        place.run("ask", "look", "-s", "tailed")
-    assert tail.communicate(timeout=5)[0].count('list_dir(".")') == 2
+    argv = ["bash", "-c", "timeout 40 bubbles tail -n 2 'cli/tailed/tool' | bubbles scan"]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as tail:
+        while tail.poll() is None:  # what happened before it listened is not told
+            place.model.play(looks)
+            assert place.run("ask", "look", "-s", "tailed").returncode == 0
+        assert tail.stdout
+        assert tail.stdout.read().count('list_dir(".")') == 2
 
 
 # -- ask, and the pipelines of the documentation ----------------------------------------------------

@@ -39,12 +39,17 @@ _ESCAPE = re.compile(r"\x1b\[\d+m")
 def render(text: str, width: int, *, colour: bool = True) -> str:
     """`text` for a terminal of `width` columns, each line ending in a newline. None of the text's own escapes survive."""
     lines = list(_blocks(clean(text).split("\n"), min(width, WIDEST)))
-    return "".join(f"{line if colour else _ESCAPE.sub('', line)}\n" for line in lines)
+    return "".join(f"{line if colour else plain(line)}\n" for line in lines)
 
 
 def dim(text: str) -> str:
     """`text` as an aside."""
     return "\n".join(f"{_DIM[0]}{line}{_DIM[1]}" if line else "" for line in clean(text).split("\n"))
+
+
+def plain(text: str) -> str:
+    """`text` without the escapes that this module puts in."""
+    return _ESCAPE.sub("", text)
 
 
 def _blocks(lines: list[str], width: int) -> Iterator[str]:
@@ -119,7 +124,7 @@ def _wrapped(text: str, width: int, first: str, later: str) -> Iterator[str]:
 
 def columns_of(text: str) -> int:
     """How many columns a terminal needs for `text`, escapes left out."""
-    text = _ESCAPE.sub("", text)
+    text = plain(text)
     return len(text) if text.isascii() else sum(map(_width, text))
 
 

@@ -36,7 +36,7 @@ from bubbles.paths import Home
 from bubbles.programs.terminal import commands
 from bubbles.programs.terminal.conversation import TRIES, Conversation, ensure, unanswered
 from bubbles.programs.terminal.here import granted
-from bubbles.programs.terminal.markdown import dim, render
+from bubbles.programs.terminal.markdown import dim, plain, render
 from bubbles.programs.terminal.seen import Exchange, Seen
 from bubbles.programs.terminal.stream import Piece, Stream
 
@@ -226,7 +226,7 @@ class Screen:
     # -- what is shown ---------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        self._output.put_nowait(f"{text}\n")
+        self._output.put_nowait(f"{plain(text) if os.environ.get('NO_COLOR') else text}\n")
 
     def _say_from_thread(self, line: str) -> None:
         self._loop.call_soon_threadsafe(self._say, dim(line))
