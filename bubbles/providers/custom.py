@@ -108,7 +108,8 @@ class Custom:
         return list(dict.fromkeys([*self._models, *(item["id"] for item in listed)]))
 
     def state(self) -> dict[str, Any]:
-        return {"base_url": self._url}
+        parts = urlsplit(self._url)
+        return {"base_url": f"{parts.scheme}://{self._where}{parts.path}"}
 
     async def close(self) -> None:
         if self._session is not None:

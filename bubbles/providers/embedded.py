@@ -30,6 +30,7 @@ _END_S = 3.0
 _DEATH_S = 0.2
 _FETCH = "run: bubbles models fetch"
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
+_PATIENT = {"OMP_WAIT_POLICY": "passive"}  # its threads else spin for each other: on a busy machine a tenth of the speed
 _ANSWER_SHARE = 8  # an answer may take this part of the window: a small model that loses its thread does not find it again
 
 
@@ -50,7 +51,7 @@ class Embedded:
 
     @classmethod
     def open(cls, entry: Entry, section: Any, home: Home) -> Embedded:
-        """The model of a settings section; where it names none, the only one that was fetched into the home."""
+        """The model of a settings section; where it names none, the first in the home's models."""
         found = Path(section.model_path) if section.model_path else next(iter(sorted(home.models.glob("*.gguf"))), None)
         return cls(found, context_tokens=section.context_tokens, threads=section.threads, idle_s=section.idle_s)
 
@@ -159,7 +160,7 @@ class Child:
         """A child that has loaded its model and is in good health. Raises Rejected where it cannot load it, ModelDown where it fails otherwise."""
         pipe = asyncio.subprocess.PIPE
         argv = [sys.executable, "-m", "bubbles.providers.llama"]
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = _PATIENT | {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
         child = cls(process)
         try:

@@ -85,6 +85,7 @@ class Running:
             self._stop_timer()
             self.finished_at = self._clock.now()
         self._flush()
+        self._said = []
         log.debug("answered", ask=ask.id, provider=self._provider, ms=round((self.finished_at - started) * 1000), attempts=attempts)
         return _reply(answer, self._provider, ask.model, attempts)
 
@@ -92,7 +93,7 @@ class Running:
         log.event("model.retry", f"{again.category}; again in {again.in_s:.1f} s", priority="notice", ask=self.id, provider=self._provider)
         self._said, self._unsent = [], []
         if self.listener:
-            self.listener.part({"retry": {"category": again.category, "attempt": again.attempt, "in_s": round(again.in_s, 3)}})
+            self.listener.part({"retry": {"category": again.category, "attempt": again.attempt + 1, "in_s": round(again.in_s, 3)}})
 
     def _text(self, text: str) -> None:
         self._said.append(text)

@@ -22,6 +22,7 @@ from bubbles.providers.route import Route, is_set_up, route
 from bubbles.providers.running import Body, Request, Running
 
 KEPT_S = 60.0  # a finished ask is told again so long
+KEPT_MOST = 2000  # but of so many at most
 UNWANTED_S = 60.0  # a running one that nobody repeats so long is dropped
 _SWEEP_S = 30.0
 
@@ -31,10 +32,11 @@ T = TypeVar("T", str, int, float, bool)
 class Service:
     """What modeld does at its door. `settings` holds the sections agents and providers."""
 
-    def __init__(self, settings: Any, home: Home, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Any, home: Home, *, clock: Clock | None = None, kept_most: int = KEPT_MOST) -> None:
         self._settings = settings
         self._home = home
         self._clock = clock or Clock()
+        self._kept_most = kept_most
         self._providers: dict[str, Provider] = {}
         self._asks: dict[str, Running] = {}
         self._prefixes = Prefixes()
@@ -128,6 +130,12 @@ class Service:
                 running.drop()
                 del self._asks[id]
 
+    def _make_room(self) -> None:
+        if len(self._asks) >= self._kept_most:
+            oldest = next((id for id, running in self._asks.items() if running.done), None)
+            if oldest is not None:
+                del self._asks[oldest]
+
     def _begin(self, id: str, body: Body, blobs: list[bytes]) -> Running:
         if "base" not in body:
             raise NeedBase(f"the ask {id} is not known")
@@ -149,6 +157,7 @@ class Service:
         )
         running = Running(id, found.provider, self._clock)
         running.start(provider, asked, defaults.api_retries)
+        self._make_room()
         self._asks[id] = running
         self._sweep_later()
         return running

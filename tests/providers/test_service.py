@@ -19,6 +19,7 @@ from tests.fakes.start import FakeModel, model
 
 HI = b'{"role":"user","content":"hi"}'
 TEXT = "one two three four five six seven eight"
+KEPT = 5
 TOOLS = b'[{"type":"function","function":{"name":"exec","description":"","parameters":{"type":"object","properties":{}}}}]'
 
 
@@ -61,7 +62,7 @@ class Hands:
         home.config.chmod(0o600)
         self.now = 1000.0
         self.slept: list[float] = []
-        self.service = Service(load(home, "agents", "providers"), home, clock=Clock(lambda: self.now, self.sleep, lambda: 0.5))
+        self.service = Service(load(home, "agents", "providers"), home, clock=Clock(lambda: self.now, self.sleep, lambda: 0.5), kept_most=KEPT)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -140,6 +141,16 @@ def test_an_answer_is_kept_for_a_minute(run: Any, server: FakeModel) -> None:
 
     run(case)
     assert server.seen()["requests"] == 2
+
+
+def test_no_more_are_kept_than_there_is_room_for(run: Any) -> None:
+    async def case(h: Hands) -> dict[str, Any]:
+        for n in range(9):
+            with pytest.raises(Rejected):
+                await h.service.ask(asks(f"t.{n}", HI))
+        return await h.service.status(Asked({}))
+
+    assert run(case, {"default": {"status": 400}})["kept"] == KEPT
 
 
 def test_a_failure_is_kept_as_well(run: Any, server: FakeModel) -> None:
@@ -251,7 +262,7 @@ def test_a_retry_is_told_and_begins_anew(run: Any, server: FakeModel) -> None:
         answer = await h.service.ask(asked)
         assert (answer["text"], answer["attempts"]) == (TEXT, 2)
         at = next(n for n, part in enumerate(asked.parts) if "retry" in part)
-        assert asked.parts[at] == {"retry": {"category": "model_down", "attempt": 1, "in_s": 1.0}}
+        assert asked.parts[at] == {"retry": {"category": "model_down", "attempt": 2, "in_s": 1.0}}
         assert "".join(part["text"] for part in asked.parts[at + 1 :]) == TEXT
         assert h.slept == [1.0]
 
