@@ -15,6 +15,7 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Embedded:
         most = max(1, self.capabilities(ask.model)["window_tokens"] // _ANSWER_SHARE)
         asked = Ask(ask.id, self._name, ask.messages, ask.tools, ask.temperature, min(ask.max_tokens, most), ask.timeout_s)
         try:
-            return await child.endpoint.ask(asked, on_text)
+            return replace(await child.endpoint.ask(asked, on_text), model=self._name)
         except ModelDown:
             with contextlib.suppress(TimeoutError):  # if it died, let that be known before the next ask
                 async with asyncio.timeout(_DEATH_S):

@@ -55,8 +55,10 @@ def _to(entry: Entry, model: str, why: str) -> Route:
 
 
 def _model(entry: Entry, settings: Any, model: str) -> str:
-    """The embedded model has no other name than its own file's; every other provider must be told one."""
-    if model or entry.category == EMBEDDED:
+    """The embedded model is called as its file is; every other provider must be told a name."""
+    if entry.category == EMBEDDED:
+        return PurePath(settings.providers.embedded.model_path).stem or EMBEDDED
+    if model:
         return model
     listed = list(getattr(settings.providers.custom, "models", {})) if entry.name == "custom" else []
     if len(listed) == 1:
@@ -78,7 +80,7 @@ def _by_prefix(settings: Any, model: str) -> Route | None:
         raise Misconfigured(f"{entry.title} is used only where it is chosen by name", remedy=f"set agents.defaults.provider to {entry.name}")
     why = f'the model\'s name begins with "{entry.name}/"'
     if entry.category in (SELF_HOSTED, EMBEDDED) or is_set_up(entry, settings):
-        return _to(entry, rest, why)
+        return _to(entry, _model(entry, settings, rest), why)
     # `anthropic/claude-…` is also how gateways and many self-hosted servers spell the model of another vendor.
     for other in _takers(settings):
         return _to(other, model, f"{why}, but {entry.name} has no key; {other.name} is set up and takes any model")
@@ -91,7 +93,7 @@ def _by_list(settings: Any, model: str) -> Route | None:
         return _to(REGISTRY["custom"], model, "the model is listed in providers.custom.models")
     file = settings.providers.embedded.model_path
     if file and model.lower() in (EMBEDDED, PurePath(file).stem.lower()):
-        return _to(REGISTRY[EMBEDDED], model, "it is the file of providers.embedded.model_path")
+        return _to(REGISTRY[EMBEDDED], PurePath(file).stem, "it is the file of providers.embedded.model_path")
     return None
 
 
@@ -107,7 +109,7 @@ def _by_keyword(settings: Any, model: str) -> Route | None:
     if not found:
         return None
     _, _, word, entry = min(found, key=lambda one: one[:2])
-    return _to(entry, model, f'"{word}" in the model\'s name means {entry.name}')
+    return _to(entry, _model(entry, settings, model), f'"{word}" in the model\'s name means {entry.name}')
 
 
 def _by_default(settings: Any, model: str) -> Route | None:

@@ -112,6 +112,7 @@ def test_it_is_started_by_the_first_ask_and_answers_whole_and_streamed(life: Lif
     heard: list[str] = []
     answer = life.run(life.model.ask(ask(), heard.append))
     assert answer.text == "".join(heard)
+    assert answer.model == gguf.stem
     assert len(answer.text.split()) > 5
     assert answer.usage["input"] > 10
     assert 0 < answer.usage["output"] <= 24

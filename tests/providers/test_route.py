@@ -49,9 +49,11 @@ CASES = [
     ({"custom": HERE}, "qwen3", "", "custom", "qwen3", "takes any model"),
     ({"openai": KEY, "custom": HERE}, "turbo1", "", "custom", "turbo1", "takes any model"),
     ({"custom": HERE, "siliconflow": KEY}, "some/thing", "", "siliconflow", "some/thing", "takes any model"),
-    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "tiny", "", "embedded", "tiny", "model_path"),
-    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "", "", "embedded", "", "no model is named"),
-    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "", "embedded", "embedded", "", "named in the settings"),
+    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "tiny", "", "embedded", "Tiny", "model_path"),
+    ({"embedded": {"model_path": "/m/SmolLM2.gguf"}}, "smollm", "", "embedded", "SmolLM2", '"smollm"'),
+    ({}, "embedded/anything", "", "embedded", "embedded", 'begins with "embedded/"'),
+    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "", "", "embedded", "Tiny", "no model is named"),
+    ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "", "embedded", "embedded", "Tiny", "named in the settings"),
     ({"custom": {**HERE, "models": {"only": {}}}}, "", "", "custom", "only", "no model is named"),
 ]
 
