@@ -282,7 +282,7 @@ class Screen:
     def _status(self) -> StyleAndTextTuples:
         seconds = int(time.monotonic() - self._since) if self._pending else 0
         frame = _SPINNER[int(time.monotonic() / _TICK_S) % len(_SPINNER)]
-        doing = self._busy or self._stream.doing or "thinking"
+        doing = self._busy or self._stream.doing or ("writing" if self._stream.growing else "thinking")
         return [("fg:ansicyan", f"{frame} "), ("fg:ansibrightblack", f"{doing}" + (f" · {seconds} s · Ctrl-C stops" if seconds else ""))]
 
     def _prompt(self) -> StyleAndTextTuples:
