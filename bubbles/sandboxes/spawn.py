@@ -17,7 +17,7 @@ from pathlib import Path
 from bubbles.errors import ToolError
 from bubbles.sandboxes.output import Output
 from bubbles.sandboxes.sandbox import Limits, Outcome
-from bubbles.sandboxes.tree import MARK, Tree
+from bubbles.sandboxes.tree import MARK, Tree, has_ended
 
 COMMAND_MOST = 128 * 1024 - 1  # bytes of one argument on Linux
 _CHUNK = 64 * 1024
@@ -148,7 +148,7 @@ class _Watch:
 
     def _poll(self, settle: Callable[[str], None]) -> Callable[[], None]:
         async def look() -> None:
-            while os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            while not has_ended(self._child):
                 await asyncio.sleep(_POLL_S)
             settle("exit")
 

@@ -47,7 +47,7 @@ class Tree:
         It blocks, normally for a few milliseconds, at most a second where a process cannot die.
         """
         left = self._members()
-        if left or not self._has_ended():
+        if left or not has_ended(self._leader):
             self._kill_all(left)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._leader.wait(0.05)
@@ -66,9 +66,6 @@ class Tree:
             members = self._members()
             if not members or time.monotonic() > deadline:
                 return
-
-    def _has_ended(self) -> bool:
-        return os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _members(self) -> list[_Seen]:
         """Every live process that belongs to the command, but for the leader. Looks again where it found none while others were being born."""
@@ -107,6 +104,13 @@ class Tree:
                 return self._mark in file.read()
         except OSError:
             return False
+
+
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether `child` has come to its end; without reaping it where that can be helped, so that its number stays its own."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return child.poll() is not None
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _forks() -> int:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ def session(tmp_path: Path) -> Path:
 @pytest.fixture(params=sorted(REGISTRY))
 def sandbox(request: pytest.FixtureRequest, session: Path) -> Sandbox:
     return opened(request.param, session)
+
+
+@pytest.fixture
+def open_stdin() -> Iterator[None]:
+    """A standard input of ours that never ends and never has anything, as a daemon's may be."""
+    (reader, writer), kept = os.pipe(), os.dup(0)
+    os.dup2(reader, 0)
+    yield
+    os.dup2(kept, 0)
+    for fd in (reader, writer, kept):
+        os.close(fd)
 
 
 def opened(name: str, session: Path, **more: Any) -> Sandbox:
@@ -153,7 +165,7 @@ def test_only_three_descriptors_are_inherited_and_none_is_a_terminal(sandbox: Sa
     "command",
     ["cat", 'read x; echo "[$x]"', f"{sys.executable} -c 'input()'", f"{sys.executable} -c 'import getpass; getpass.getpass()'", "ssh-keygen -f k"],
 )
-def test_what_waits_for_input_gets_its_end_at_once(sandbox: Sandbox, command: str) -> None:
+def test_what_waits_for_input_gets_its_end_at_once(sandbox: Sandbox, open_stdin: None, command: str) -> None:
     assert not run(sandbox, command, Limits(timeout_s=20)).timed_out
 
 

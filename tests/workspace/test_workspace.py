@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -333,7 +335,10 @@ def test_listings_are_sorted_bounded_and_count_what_they_leave_out(files: Worksp
     assert (len(cut.entries), cut.left_out, cut.more) == (10, 23, False)
 
 
-def test_a_directory_with_more_names_than_are_looked_at_says_so(alice: Path) -> None:
+def test_a_directory_with_more_names_than_are_looked_at_says_so(tmp_path: Path) -> None:
+    memory = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(dir=memory)) if memory.is_dir() else tmp_path
+    alice = session(root)
     files = Workspace.open(alice)
     for number in range(10_001):
         os.close(os.open(alice / f"data/{number}", os.O_CREAT))
@@ -341,6 +346,7 @@ def test_a_directory_with_more_names_than_are_looked_at_says_so(alice: Path) -> 
     assert found.more
     assert len(found.entries) == 1000
     files.close()
+    shutil.rmtree(root)
 
 
 def test_names_cannot_forge_a_line(files: Workspace, alice: Path) -> None:
