@@ -367,7 +367,6 @@ class Turn:
         self.base_tokens = event.base_tokens
         self.compactions += 1
         self._too_long, self._fresh = "", True
-        self._unanswered = self._thinking  # what a restart left unanswered is not asked again: the next one is shorter
         self._shrink(min(before, int(self.rules.budget_tokens / self.scale) or before))
 
     def _shrink(self, limit: int) -> None:
