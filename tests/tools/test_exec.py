@@ -30,7 +30,7 @@ def test_output_comes_with_the_exit_code(ask: Ask) -> None:
 def test_it_starts_in_work_or_where_it_is_told_to(ask: Ask, session: Path) -> None:
     (session / "work/sub").mkdir()
     assert ask("exec", {"command": "pwd"})[0].startswith(f"{session}/work\n")
-    assert ask("exec", {"command": "pwd", "cwd": "sub"})[0].startswith(f"{session}/work/sub\n")
+    assert ask("exec", {"command": "pwd", "cwd": "sub"})[0].startswith(f"{session / 'work' / 'sub'}\n")
     for cwd in ("../../bob", "/", "missing", "~"):
         text, ok = ask("exec", {"command": "pwd", "cwd": cwd})
         assert not ok
