@@ -9,7 +9,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 for variable in "${!BUBBLES_@}"; do unset "$variable"; done # no setting and no key of yours takes part
-export BUBBLES_AGENTS__DEFAULTS__LANGUAGE=en
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 
@@ -37,6 +36,9 @@ export BUBBLES_HOME=$PWD/.demo/home
 
 tell "1. A real model, on this machine: no key, and no network once its file (93 MB) is here."
 run bin/bubbles onboard --yes --provider embedded || fail "the model could not be set up"
+
+# A model as small as this one is at its best when it does not roll dice, and when it is stopped before it rambles.
+export BUBBLES_AGENTS__DEFAULTS__TEMPERATURE=0 BUBBLES_AGENTS__DEFAULTS__MAX_TOKENS=200
 
 tell "2. A question goes the whole way: terminal → queue on disk → session → model → terminal."
 run bin/bubbles agent -s "$session" -m "$question" || fail "the model did not answer"

@@ -108,7 +108,7 @@ def test_it_has_the_parts_that_are_always_there() -> None:
 def test_both_readmes_show_the_same_commands() -> None:
     def shown(name: str) -> list[str]:
         blocks = re.findall(r"```(?:sh|console)\n(.*?)```", page(name), flags=re.S)
-        return [line.split("  #")[0].rstrip() for block in blocks for line in block.splitlines()]
+        return [line.split(" # ")[0].rstrip() for block in blocks for line in block.splitlines()]
 
     assert shown("README.md") == shown("README.zh-CN.md")
     assert shown("README.md")

@@ -63,8 +63,8 @@ def test_the_top_level_is_the_one_that_was_decided() -> None:
 def test_no_file_names_this_machine_or_an_index() -> None:
     # Put together here, so that this file is not one that names them.
     hosts = ["py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "deb.debian" + ".org", "pypi.tuna" + ".tsinghua"]
-    home = str(Path.home())
-    places = [f"{ROOT}/", f"{ROOT.parent}/" if len(ROOT.parts) > 2 else f"{ROOT}/", *([f"{home}/"] if home.count("/") > 1 else [])]
+    beside = [place for place in (ROOT, *ROOT.parent.iterdir()) if not place.name.startswith(".")]
+    places = [f"{place}/" for place in (*beside, Path.home()) if len(place.parts) > 2]
     found = []
     for path in tracked():
         text = path.read_bytes().decode("utf-8", "replace")
