@@ -258,15 +258,15 @@ class Actor:
             late = {spoke.id for spoke in self._following}
             shown = [spoke for spoke in turn.spoken if spoke.id not in late]
             if outcome != "silent":
-                self.session.close_turn(turn, outcome, shown, notice, time.time())
+                self.session.close_turn(turn, outcome, shown, self._perform.said, notice, time.time())
                 await self.agent.commit.sync(self.session.history.fd)
             log.event("turn.close", outcome)
             self._tell_jobs(turn, shown, outcome)
             self._next_turn()
-        text = turn.says[-1].text if turn.says and outcome == "replied" else notice
         for spoke in shown:
-            self.agent.outgoing.waiting.end(spoke.id, {"outcome": outcome, "text": text, "turn": turn.id})
-        self.agent.outgoing.show(shown, turn.id, "turn", {"state": "end", "outcome": outcome})
+            self.agent.outgoing.waiting.end(spoke.id, ending(turn, self._perform.said, spoke.id, outcome, notice))
+        self.agent.outgoing.show(shown, turn.id, "end", {"outcome": outcome})
+        self._perform.said.clear()
 
     def _carry(self, turn: Turn) -> None:
         """Words too late for this turn are the next one's: they stand behind it in the journal before it ends."""
@@ -312,6 +312,12 @@ class Actor:
         """Let go of the files of an idle session."""
         self.journal.close()
         self.session.close()
+
+
+def ending(turn: Turn, said: dict[str, int], message: str, outcome: str, notice: str) -> dict[str, str]:
+    """What whoever waits for a message is told at the end: the reply that covers it, or why there is none."""
+    text = turn.says[said.get(message, -1)].text if turn.says else ""
+    return {"outcome": outcome, "text": text if outcome == "replied" else notice, "turn": turn.id}
 
 
 def _readable(lines: list[bytes]) -> list[UserSpoke]:

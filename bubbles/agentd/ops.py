@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bubbles import __version__, config
@@ -12,6 +13,7 @@ from bubbles.config.section import plain
 from bubbles.errors import DataError, Usage
 from bubbles.ids import safe
 from bubbles.messages import from_line
+from bubbles.workspace import Grant
 
 if TYPE_CHECKING:
     from bubbles.agentd.actor import Actor
@@ -74,7 +76,8 @@ class Ops:
         end = self._agent.actor(safe(session)).session.history.end_of(message)
         if end is None:
             return None
-        text = end["says"][-1] if end.get("says") and end["outcome"] == "replied" else end.get("notice", "")
+        said = next((m.get("said", -1) for m in end["messages"] if m["id"] == message), -1)
+        text = end["says"][said] if end.get("says") and end["outcome"] == "replied" else end.get("notice", "")
         return {"outcome": end["outcome"], "text": text, "turn": end["turn"]}
 
     async def stop(self, request: Request) -> dict[str, Any]:
@@ -108,7 +111,8 @@ class Ops:
         checked = {**session.folder.overrides(), key: value}
         if value is None:
             checked.pop(key)
-        config.session_settings(self._agent.settings, checked)  # raises what is wrong with it before anything is written
+        for grant in config.session_settings(self._agent.settings, checked).workspaces:  # raises what is wrong before anything is written
+            Grant(Path(grant.path), grant.mode).check(self._agent.home.root)
         session.folder.override(key, value)
         session.refresh()
         if key in ("system_prompt", "language", "sandbox"):

@@ -39,6 +39,7 @@ class Perform:
         self._actor = actor
         self._agent = actor.agent
         self._session = actor.session
+        self.said: dict[str, int] = {}  # of the open turn: message -> the saying that answers it
 
     async def prepare(self, turn: Turn) -> None:
         """Before a turn's first request: how much its model can read, and what lies before the turn. A model that is away is found out by asking."""
@@ -143,6 +144,14 @@ class Perform:
     async def _tools(self, turn: Turn, calls: tuple[Call, ...]) -> None:
         await self._actor.begin(*(ToolStarted(call.id) for call in calls), sync=not all(map(self._is_free, calls)))
         owner = any(s.owner for s in turn.spoken)
+        try:
+            results = await self._results(turn, calls, owner)
+        except BubblesError as error:  # a workspace or a sandbox that the owner's settings make impossible
+            results = [(f"Error: {error.text}", False)] * len(calls)
+        for call, (text, ok) in zip(calls, results, strict=True):
+            await self._actor.record(ToolFinished(call.id, text, ok))
+
+    async def _results(self, turn: Turn, calls: tuple[Call, ...], owner: bool) -> list[tuple[str, bool]]:
         with contextlib.closing(self._session.workspace(owner_turn=owner and turn.origin == "user")) as workspace:
             bench = Bench(
                 workspace=workspace,
@@ -152,9 +161,7 @@ class Perform:
                 progress=lambda text: self._show("progress", {"text": text}),
                 result_tokens=self._session.defaults.result_tokens,
             )
-            results = await asyncio.gather(*(self._call(call, bench) for call in calls))
-        for call, (text, ok) in zip(calls, results, strict=True):
-            await self._actor.record(ToolFinished(call.id, text, ok))
+            return await asyncio.gather(*(self._call(call, bench) for call in calls))
 
     async def _call(self, call: Call, bench: Bench) -> tuple[str, bool]:
         tool = self._agent.tools.get(call.name)
@@ -238,7 +245,10 @@ class Perform:
             self._agent.outgoing.say(f"{turn.id}.{n}.{k}", text, spoke, session=self._session.key, turn=turn.id)
         await self._actor.record(Said(n))
         log.event("message.out", text[:200])
-        self._show("say", {"n": n, "text": text}, streamed=False)
+        waiting = {spoke.id for spoke in turn.waiting}
+        covered = [spoke for spoke in turn.spoken if spoke.id not in waiting and spoke.id not in self.said]
+        self.said |= {spoke.id: n for spoke in covered}
+        self._agent.outgoing.show(covered, turn.id, "say", {"n": n, "text": text}, streamed=False)
 
     async def apologise(self, turn: Turn, outcome: str) -> str:
         """Tell whoever waits why there is no answer; the text, or "" for silence."""

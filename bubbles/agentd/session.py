@@ -165,16 +165,14 @@ class Session:
         """Build the prompt anew at its next use."""
         self._prompt.clear()
 
-    def close_turn(self, turn: Turn, outcome: str, shown: list[UserSpoke], notice: str, now: float) -> None:
+    def close_turn(self, turn: Turn, outcome: str, shown: list[UserSpoke], said: dict[str, int], notice: str, now: float) -> None:
         """Append the turn to history in one piece. Raises OSError where the disk is full; nothing of it stays then."""
         lines = [context.encode(message) for message in settled(turn.messages)]
         end: dict[str, Any] = {
             "turn": turn.id,
             "origin": turn.origin,
             "outcome": outcome,
-            "messages": [
-                {"id": s.id, "channel": s.address.channel, "chat": s.address.chat, "at": s.at, "text": s.text} for s in shown
-            ],
+            "messages": [_told(spoke, said) for spoke in shown],
             "says": [say.text for say in turn.says],
             "at": now,
         }
@@ -210,3 +208,9 @@ class Session:
 
     def close(self) -> None:
         self.history.close()
+
+
+def _told(spoke: UserSpoke, said: dict[str, int]) -> dict[str, Any]:
+    """A message as an `end` line tells of it; `said`: which of the turn's sayings answers it, the last where it is not told."""
+    told = {"id": spoke.id, "channel": spoke.address.channel, "chat": spoke.address.chat, "at": spoke.at, "text": spoke.text}
+    return told | ({"said": said[spoke.id]} if spoke.id in said else {})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbles.errors import DataError
+from bubbles.errors import BubblesError, DataError
 from bubbles.ids import safe
 from bubbles.kernel import turn as rules
 from bubbles.paths import Home
@@ -102,6 +102,24 @@ def test_preempt_cancels_the_request_in_flight(home: Home) -> None:
         w.ring()
         assert w.wait(second).text == w.wait(first).text == "both"
         w.until(lambda: not w.fake.seen()["open"])
+
+
+def test_two_who_ask_in_one_session_each_get_their_own_answer(home: Home) -> None:
+    script = {"rules": [{"when": "second", "reply": "to the second"}, {"when": "first", "reply": "to the first", "delay_s": 0.7}]}
+    with world(home, script) as w:
+        w.start()
+        first = w.put("first")
+        w.ring()
+        w.until(lambda: w.fake.seen()["open"])
+        second = w.put("second")
+        w.ring()
+        with ThreadPoolExecutor(2) as pool:
+            one, two = pool.map(w.wait, [first, second])
+        assert (one.text, one.says()) == ("to the first", ["to the first"])
+        assert (two.text, two.says()) == ("to the second", ["to the second"])
+        w.kill("agentd")
+        w.start("agentd")
+        assert (w.wait(first).text, w.wait(second).text) == ("to the first", "to the second")
 
 
 def test_sessions_run_side_by_side_and_one_session_in_turn(home: Home) -> None:
@@ -292,6 +310,15 @@ def test_settings_of_a_session(home: Home) -> None:
         w.ask("session.set", session="s", key="model", value=None)
         w.say("hello")
         assert w.fake.seen()["bodies"][-1]["model"] == "fake-1"
+
+
+def test_a_directory_that_nobody_may_lend_is_refused(home: Home) -> None:
+    with world(home) as w:
+        w.start()
+        for path in ("/etc", str(home.root), "relative"):
+            with pytest.raises(BubblesError):
+                w.ask("session.set", session="s", key="workspaces", value=[{"path": path, "mode": "rw"}])
+        assert w.ask("session.show", session="s")["overrides"] == {}
 
 
 def test_compact_leaves_a_summary_and_the_whole_file(home: Home) -> None:
