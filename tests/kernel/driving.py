@@ -154,7 +154,7 @@ def sound(turn: Turn, world: World) -> None:
     assert not [fault for fault in check([*turn.messages, {"role": "user", "content": "next"}]) if fault], check(turn.messages)
     assert len(world.ran) == len(set(world.ran)), "a tool ran twice"
     assert set(world.ran) <= {call["id"] for message in turn.messages for call in message.get("tool_calls", ())}
-    heard = [words(event)["content"] for event in world.journal if isinstance(event, Heard)]
+    heard = [*dict.fromkeys(words(event)["content"] for event in world.journal if isinstance(event, Heard))]
     spoken = [*dict.fromkeys(words(event)["content"] for event in world.journal if isinstance(event, UserSpoke))]
     contents = [message["content"] for message in turn.messages if message["role"] == "user"]
     assert [content for content in contents if content not in heard] + [words(word)["content"] for word in turn.waiting] == spoken
