@@ -10,7 +10,7 @@ import pytest
 
 from bubbles.errors import ProtocolError
 from bubbles.kernel import context
-from bubbles.kernel.actions import Close
+from bubbles.kernel.actions import Action, AskModel, Close, Compact
 from bubbles.kernel.events import (
     ApprovalAsked,
     ApprovalGiven,
@@ -333,6 +333,14 @@ def test_a_window_that_nothing_fits_ends_the_turn_after_few_tries() -> None:
     assert drive(turn, world) == "failed:context_too_long"
     assert world.refused == 2
     assert turn.messages == [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize(("reasoning", "action"), [("drop", AskModel(1)), ("keep", Compact("window"))])
+def test_thoughts_weigh_only_where_they_are_sent_back(reasoning: str, action: Action) -> None:
+    thought = ModelAnswered("", (Call(C1, "exec"),), reasoning="hm " * 2000)
+    shape = context.Shape(reasoning=reasoning)
+    turn = after(HELLO, ASKED, thought, ToolStarted(C1), ToolFinished(C1, "ok"), window_tokens=2000, base_tokens=100, shape=shape)
+    assert turn.next() == action
 
 
 def test_an_answer_never_takes_more_than_a_quarter_of_a_small_window() -> None:
