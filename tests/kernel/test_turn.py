@@ -15,6 +15,7 @@ from bubbles.kernel.events import (
     ApprovalAsked,
     ApprovalGiven,
     Call,
+    Compacted,
     Event,
     Heard,
     ModelAnswered,
@@ -333,6 +334,20 @@ def test_a_window_that_nothing_fits_ends_the_turn_after_few_tries() -> None:
     assert drive(turn, world) == "failed:context_too_long"
     assert world.refused == 2
     assert turn.messages == [{"role": "user", "content": "hello"}]
+
+
+def test_compactions_of_a_turn_are_bounded() -> None:
+    full = {"window_tokens": 1000, "base_tokens": 900, "max_compactions": 1}
+    called = ModelAnswered("", (Call(C1, "exec"),))
+    turn = after(HELLO, Compacted(900), ASKED, called, ToolStarted(C1), ToolFinished(C1, "ok"), **full)
+    assert turn.next() == AskModel(1)
+    turn.apply(ModelAsked("t.1"))
+    turn.apply(ModelFailed("context_too_long", 1))
+    assert turn.next() == Close("failed:context_too_long")
+
+
+def test_a_request_that_can_be_joined_is_joined_and_not_compacted() -> None:
+    assert after(HELLO, ASKED, Resumed(), window_tokens=1000, base_tokens=900).next() == AskModel(0)
 
 
 @pytest.mark.parametrize(("reasoning", "action"), [("drop", AskModel(1)), ("keep", Compact("window"))])
