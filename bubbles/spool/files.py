@@ -34,7 +34,7 @@ class Files:
     def prepare(self) -> None:
         """Make the directories, mode 0700. Raises Misconfigured where one is somebody else's, no directory, or on a disk of its own."""
         root = self._make(self._path)
-        for state in reversed(STATES):  # tmp comes last: where it is, the others are
+        for state in STATES:
             if self._make(self._path / state).st_dev != root.st_dev:
                 raise Misconfigured(f"{self._path / state} lies on another disk than {self._path}", remedy="unmount it: a rename cannot cross disks")
 

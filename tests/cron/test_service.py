@@ -170,6 +170,19 @@ def test_killed_at_each_call_it_is_sent_once(home: Home) -> None:
     assert n > 50
 
 
+def test_killed_before_it_was_saved_the_outcome_is_noted_all_the_same(world: World) -> None:
+    id = world.add(EVERY_30M)
+    before = world.home.jobs.read_bytes()
+    world.now += 1800
+    world.service.look()
+    world.home.jobs.write_bytes(before)
+    world.agentd_tells(world.agentd_takes()[0], "silent")
+    world.start()
+    world.service.look()
+    assert (world.job(id)["last"], world.job(id)["next"]) == ("silent", NOW + 3600)
+    assert world.agentd_takes() == []
+
+
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EROFS])
 def test_refused_each_call_it_is_sent_once_later(home: Home, error: int) -> None:
     n, refused = 0, True

@@ -115,8 +115,9 @@ def test_a_time_that_clocks_skip_is_refused_with_those_that_exist(name: str) -> 
     text, *sides = GAPS[name]
     with pytest.raises(Usage, match=f"does not exist in {name}") as refused:
         moment(text, NOW, ZoneInfo(name))
-    for offered in refused.value.remedy.removeprefix("write ").split(" or "):
-        assert moment(offered, NOW, ZoneInfo(name)) > NOW
+    before, after = refused.value.remedy.removeprefix("write ").split(" or ")
+    assert before < text < after
+    assert all(moment(offered, NOW, ZoneInfo(name)) > NOW for offered in (before, after))
     for local, expected in sides:
         assert moment(f"{text[:10]} {local}", NOW, ZoneInfo(name)) == utc(expected)
 

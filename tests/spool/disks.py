@@ -85,6 +85,15 @@ class Refusing(Recording):
         return function(*args, **kwargs)
 
 
+class Stuttering(Recording):
+    """Takes and gives seven bytes at a time, as any disk may."""
+
+    def _make(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "write":
+            return function(args[0], args[1][:7])
+        return function(args[0], min(args[1], 7)) if name == "read" else function(*args, **kwargs)
+
+
 class Unsynced(Recording):
     """A disk whose cache is lost when the power goes: of a file that was not synced, any part of the content may be gone."""
 

@@ -42,7 +42,7 @@ def furnish(path: Path) -> dict[str, str]:
     """A queue with a message in every state; their states by id."""
     made = queue(path)
     for id in ("waiting", "claimed", "handled", "refused", "other"):
-        made.put(id, {"id": id, "at": NOW})
+        made.put(id, {"id": id, "at": NOW}, sync=False)
     for id in ("claimed", "handled", "refused"):
         made.claim(id)
     made.finish("handled")

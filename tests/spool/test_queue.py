@@ -14,7 +14,7 @@ from bubbles.spool import STATES, Queue
 from bubbles.spool.backoff import LONGEST_S
 from bubbles.spool.disk import filesystem
 from bubbles.spool.files import Files
-from tests.spool.disks import Recording
+from tests.spool.disks import Recording, Stuttering
 
 NOW = 1_764_500_400.0
 
@@ -270,6 +270,19 @@ def test_held_released_dropped(queue: Queue) -> None:
     assert not queue.put("a", {"id": "a"})
     with pytest.raises(FileNotFoundError):
         queue.claim("c")
+
+
+def test_who_was_not_claimed_is_not_held_and_has_no_reason(queue: Queue) -> None:
+    queue.put("a", {})
+    assert not queue.hold("a", "why")
+    assert queue.find("a") == "new"
+    assert not list((queue.path / "held").iterdir())
+
+
+def test_a_write_may_come_in_pieces(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "q", disk=Stuttering())
+    assert queue.put("a", {"text": "x" * 1000})
+    assert queue.claim("a").body == {"text": "x" * 1000}
 
 
 def test_recover_keeps_the_line_and_sweeps_old_litter(queue: Queue, clock: Clock) -> None:
