@@ -7,6 +7,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from bubbles import spool
 from bubbles.errors import DataError
 from bubbles.spool import STATES, Queue, disk, files, queue
@@ -15,7 +17,8 @@ from tests.spool.disks import Recording
 README = Path(spool.__file__).parent / "README.md"
 
 
-def test_doctests() -> None:
+def test_doctests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = doctest.testfile(str(README), module_relative=False)
     assert found.attempted > 20
     assert found.failed == 0
