@@ -68,8 +68,10 @@ done
 run bin/bubbles agent -s "$session" -m "Write a shell script that prints the squares of 1 to 5, run it, keep its output in a file, and tell me the result." ||
   fail "the turn with tools did not end well"
 
+tell "4. What happened, from the session's history, and what it left in its working directory:"
+echo "$ bin/bubbles history $session | bin/bubbles scan"
+bin/bubbles history "$session" | bin/bubbles scan
 work=.demo/scripted/sessions/$session/work
-tell "4. What it left behind, in the session's working directory:"
 run ls -l "$work"
 run cat "$work/squares.txt" || fail "the command's output is not there"
 [ "$(tail -n 1 "$work/squares.txt")" = "5 x 5 = 25" ] || fail "squares.txt is not what the script should have written"
