@@ -328,6 +328,10 @@ def test_a_vocabulary_of_its_own_is_learnt_from_what_the_model_reports() -> None
     assert turn.scale == pytest.approx(2.0, rel=0.01)
 
 
+def test_without_a_known_base_nothing_is_learnt() -> None:
+    assert after(HELLO, ASKED, ModelAnswered("hi", usage={"input": 5000})).scale == 1.0
+
+
 def test_a_window_that_nothing_fits_ends_the_turn_after_few_tries() -> None:
     turn = after(HELLO, window_tokens=8000, base_tokens=30_000)
     world = Window(turn, 2000, 5)
