@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint lock clean
+.PHONY: help demo test lint bench lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -12,6 +12,8 @@ BIN := .venv/bin
 READY := .venv/ready
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# No setting and no key of yours takes part in anything that is made here.
+$(foreach name,$(filter-out BUBBLES_TEST_%,$(filter BUBBLES_%,$(.VARIABLES))),$(eval unexport $(name)))
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 8
@@ -21,11 +23,14 @@ demo: $(READY)  ## a real answer from a model on this machine, then a turn that 
 
 test: $(READY)  ## every test, the linters among them:  make test [ARGS="tests/spool -x"]
 	@echo "make: the model that the tests ask (fetched once, 93 MB)"
-	@BUBBLES_HOME=$(CURDIR)/.demo/home bin/bubbles models fetch
+	@BUBBLES_HOME="$(CURDIR)/.demo/home" bin/bubbles models fetch
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(READY)  ## ruff, mypy and shellcheck alone
 	@$(BIN)/python -m pytest -q tests/test_linters.py
+
+bench: $(READY)  ## the measurements behind decisions, on this machine
+	@for each in bench/*.py; do echo "== $$each"; $(BIN)/python "$$each"; done
 
 lock: $(READY)  ## requirements.lock anew, from pyproject.toml
 	@$(BIN)/python -m venv .venv/lock
