@@ -28,6 +28,7 @@ TERMINALS = frozenset({"cli", "shell"})  # producers that are the owner's own
 SYSTEM = frozenset({"cron", "agentd"})
 _AT_ONCE = 256
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+_BREATH_S = 1.0  # between two looks at messages that could not be taken
 _PAUSE_S = 5.0  # before a message is tried again that the disk had no room for
 
 
@@ -61,32 +62,42 @@ class Intake:
             try:
                 while await self.scan():
                     pass
-            except OSError as error:
-                log.event("daemon.warning", f"the inbound queues cannot be read: {error}", priority="error")
-                await asyncio.sleep(5)
+                pause_s = self._pause_s()
+            except (OSError, BubblesError) as error:
+                self._agent.trouble(f"the inbound queues cannot be read: {error}")
+                pause_s = _PAUSE_S
+            except Exception:
+                log.error("daemon.bug", "a bug in the intake")
+                pause_s = _PAUSE_S
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rung.wait(), self._pause_s())
+                await asyncio.wait_for(self._rung.wait(), pause_s)
 
     def _pause_s(self) -> float | None:
-        """Seconds until a message that waits for its time is due; None where none does."""
+        """Seconds until a message that waits for its time, or could not be taken, is to be looked at; None where none is."""
         due = [at for queue in self._queues.values() if (at := queue.next_due()) is not None]
-        return max(0.05, min(due) - time.time()) if due else None
+        return max(_BREATH_S, min(due) - time.time()) if due else None
 
     async def scan(self) -> int:
-        """Take all that is due now; how many messages that were."""
+        """Take all that is due now; how many messages left their queue."""
         taken = 0
         for name, queue in self._open().items():
             due = queue.due(time.time())
             for start in range(0, len(due), _AT_ONCE):
-                await asyncio.gather(*(self._take(name, queue, id) for id in due[start : start + _AT_ONCE]))
-            taken += len(due)
+                taken += sum(await asyncio.gather(*(self._take(name, queue, id) for id in due[start : start + _AT_ONCE])))
         return taken
 
-    async def _take(self, name: str, queue: Queue, id: str) -> None:
+    async def _take(self, name: str, queue: Queue, id: str) -> bool:
+        """Whether the message is gone from new/."""
         try:
             item = queue.claim(id)
-        except (FileNotFoundError, BubblesError):  # dropped by a person meanwhile, or held as no message at all
-            return
+        except FileNotFoundError:  # dropped by a person meanwhile
+            return True
+        except DataError as error:  # no message at all; it is held
+            log.event("message.held", f"{id}: {error.text}", priority="warning", message=id, channel=name)
+            return True
+        except BubblesError as error:
+            self._agent.trouble(f"messages wait: {error}")
+            return False
         try:
             inbound = self._believed(name, from_dict(Inbound, {"chat": "", "at": time.time(), **item.body, "id": item.id, "channel": name}))
             key = inbound.session
@@ -94,14 +105,20 @@ class Intake:
             log.event("message.in", f"{name}:{inbound.chat} {inbound.text[:200]}", session=key, message=inbound.id, channel=name)
             await actor.hear(inbound, self._finisher(queue, id))
         except (DataError, Misconfigured, ProtocolError) as error:
-            queue.hold(id, error.text)
+            with contextlib.suppress(OSError, BubblesError):
+                queue.hold(id, error.text)
             log.event("message.held", f"{id}: {error.text}", priority="warning", message=id, channel=name)
             self._agent.outgoing.waiting.end(id, {"outcome": "held", "text": error.text, "remedy": error.remedy})
         except (OSError, BubblesError) as error:
             if isinstance(error, OSError) and error.errno not in _DISK_FULL:
                 log.error("daemon.bug", f"{id} waits in its queue: {error}")
-            queue.defer(id, time.time() + _PAUSE_S)
+            with contextlib.suppress(OSError, BubblesError):
+                queue.defer(id, time.time() + _PAUSE_S)
             self._agent.trouble(f"messages wait: {error}")
+        except Exception:
+            log.error("daemon.bug", f"{id} could not be taken; it is held", message=id)
+            queue.hold(id, "a bug: see the log")
+        return True
 
     def _finisher(self, queue: Queue, id: str) -> Callable[[], object]:
         return lambda: queue.finish(id)
