@@ -22,8 +22,6 @@ from bubbles.sandboxes import REGISTRY, Limits, Outcome, Sandbox
 from bubbles.workspace import Grant
 from tests.sandboxes.processes import alive, tag
 
-SOON = Limits(timeout_s=0.4)
-
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
@@ -206,14 +204,16 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("tree", TREES)
-def test_a_time_out_leaves_nothing_behind(sandbox: Sandbox, tree: str) -> None:
-    tagged = tag()
-    outcome = run(sandbox, "echo begun; " + TREES[tree].replace("{}", tagged), SOON)
-    assert outcome.timed_out
-    assert outcome.output == "begun\n"
-    assert (outcome.exit, outcome.signal) == (None, 9)
-    assert alive(tagged) == []
+def test_a_time_out_leaves_nothing_behind(sandbox: Sandbox) -> None:
+    tags = {tree: tag() for tree in TREES}
+
+    async def scenario() -> list[Outcome]:
+        commands = ["echo begun; " + script.replace("{}", tags[tree]) for tree, script in TREES.items()]
+        return list(await asyncio.gather(*(sandbox.run(command, Limits(timeout_s=3)) for command in commands)))
+
+    for tree, outcome in zip(TREES, asyncio.run(scenario()), strict=True):
+        assert (tree, outcome.timed_out, outcome.output, outcome.exit, outcome.signal) == (tree, True, "begun\n", None, 9)
+    assert {tree: alive(tagged) for tree, tagged in tags.items()} == dict.fromkeys(TREES, [])
 
 
 @pytest.mark.parametrize("tree", TREES)
