@@ -114,3 +114,13 @@ def test_both_readmes_show_the_same_commands() -> None:
     assert shown("README.md")
     headings = [len(re.findall(r"^#+ ", page(name), flags=re.M)) for name in ("README.md", "README.zh-CN.md")]
     assert headings[0] == headings[1]
+
+
+def test_the_commands_that_the_pages_show_exist() -> None:
+    pages = "".join(page(name) for name in ("README.md", "SPEC.md", "SECURITY.md", "CONTRIBUTING.md", "docs/demo.sh", "docs/pane.sh"))
+    verbs = set(re.findall(r"(?:^|[`$|'] ?|bin/)bubbles ([a-z][a-z-]+)\b", pages, flags=re.M))
+    assert {"agent", "onboard", "ask", "cron"} <= verbs
+    assert verbs - set(PROGRAMS) == {"sync-skills"}, "which is planned"
+    goals = set(re.findall(r"(?:^|`)make ([a-z]+)\b", pages, flags=re.M))
+    assert {"demo", "test"} <= goals
+    assert goals <= set(re.findall(r"^([a-z]+):", page("Makefile"), flags=re.M))
