@@ -77,11 +77,17 @@ class Caller:
         """Hang up. Calls in flight raise Unavailable."""
         for task in (*self._ringing, *([self._connecting.task] if self._connecting else [])):
             task.cancel()
-        self._hang_up(unavailable(self._name, "is no longer asked"))
+        self._connecting = None
+        error = unavailable(self._name, "is no longer asked")
+        for call in self._calls.values():
+            call.given_up = error
+        self._hang_up(error)
 
     async def _ask(self, call: _Call, frames: list[bytes], timeout_s: float) -> Answer:
         loop = asyncio.get_running_loop()
         line = self._line or await self._connected(self._patience_s)
+        if call.given_up is not None:
+            raise call.given_up
         call.answer = loop.create_future()
         call.pulse = Pulse(loop, timeout_s, lambda: call.fail(unavailable(self._name, f"was silent for {timeout_s:g} s")))
         try:
@@ -123,7 +129,8 @@ class Caller:
     async def _try(self) -> _Line:
         _, line = await asyncio.get_running_loop().create_unix_connection(lambda: _Line(self), self._path)
         try:
-            await asyncio.wait_for(line.ready, SILENCE_S)
+            async with asyncio.timeout(SILENCE_S):  # not wait_for, which may swallow a cancellation that comes with the result
+                await line.ready
         except TimeoutError:
             line.abort()
             raise unavailable(self._name, f"was silent for {SILENCE_S:g} s") from None
@@ -181,6 +188,7 @@ class _Call:
         self.on_part = on_part
         self.answer: asyncio.Future[Answer]
         self.pulse: Pulse | None = None  # while it waits for its answer
+        self.given_up: Exception | None = None
 
     def told(self, part: Any) -> None:
         if self.on_part is None or not isinstance(part, dict) or part.get("alive") is True:
@@ -203,6 +211,7 @@ class _Line(asyncio.Protocol):
         self._reader = zmtp.Reader()
         self._transport: asyncio.Transport
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # who waited for it may be gone
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

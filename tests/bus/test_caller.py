@@ -345,3 +345,21 @@ def test_a_door_that_opens_and_closes_all_the_time_is_answered_or_unavailable(ho
         caller.close()
 
     asyncio.run(run())
+
+
+def test_closing_at_any_moment_leaves_nobody_waiting(home):
+    async def hang(request):
+        await asyncio.Event().wait()
+
+    async def story(_):
+        for n in range(300):
+            caller = Caller(home, "modeld")
+            asked = asyncio.create_task(caller.call("hang"))
+            await asyncio.sleep(n * 5e-6)
+            caller.close()
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(asked, 5)
+            assert (await caller.call("ping"))[0]["name"] == "modeld"  # it may be used again at once
+            caller.close()
+
+    with_door(home, {"hang": hang}, story)
