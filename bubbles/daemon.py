@@ -28,6 +28,7 @@ from bubbles.starter import has_clients
 
 TICK_S = 60.0  # between two rescans
 STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
+_CANCEL_S = 2.0  # and then this long
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_DUMPABLE = 4
 
@@ -154,9 +155,12 @@ async def _serve(home: Home, name: str, serve: Serve, options: argparse.Namespac
     for task in (work, beat, stop):
         task.cancel()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # the loop is about to give its handlers back, and we are ending
-    for end in await asyncio.gather(work, beat, stop, return_exceptions=True):
-        if isinstance(end, Exception):
-            raise end
+    if (await asyncio.wait({work, beat, stop}, timeout=_CANCEL_S))[1]:
+        log.event("daemon.bug", f"{name} does not end; it is left as it is", priority="error")
+        os._exit(SOFTWARE)  # a start recovers from this as from any other end
+    for task in (work, beat, stop):
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
 
 
 def _options(name: str, about: str, takes: str, argv: Sequence[str]) -> argparse.Namespace:

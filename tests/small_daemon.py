@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -63,6 +64,14 @@ async def deaf(self: Daemon) -> None:
     self.stop_s = 0.2
     self.ready()
     await asyncio.sleep(3600)
+
+
+async def immortal(self: Daemon) -> None:
+    self.stop_s = 0.1
+    self.ready()
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
 
 
 async def once(self: Daemon) -> None:

@@ -113,6 +113,13 @@ def test_one_that_does_not_listen_is_ended_all_the_same(home):
         assert "still at work 0.2 s after" in daemon.log.read_text()
 
 
+def test_one_that_will_not_end_is_ended_by_force(home):
+    with started(home, "immortal") as daemon:
+        daemon.process.terminate()
+        assert daemon.process.wait(20) == 70
+        assert "daemon.bug small does not end" in daemon.log.read_text()
+
+
 def test_once(home):
     assert run("once", "--once").returncode == 0
 
