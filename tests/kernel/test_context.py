@@ -103,6 +103,12 @@ def test_users_and_assistants_in_a_row_become_one() -> None:
     assert build([user("a"), user("b"), said("c"), said("d"), user("e")]) == [user("a\n\nb"), said("c\n\nd"), user("e")]
 
 
+def test_an_answer_and_the_calls_behind_it_become_one() -> None:
+    thinking = calls(call(), content="I look.") | {"reasoning_content": "hm"}
+    request = build([user(), said("Yes.", reasoning_content="so"), thinking, result(), user()], Shape(reasoning="keep"))
+    assert request == [user(), calls(call(), content="Yes.\n\nI look.") | {"reasoning_content": "so\n\nhm"}, result(), user()]
+
+
 def test_a_history_that_begins_in_the_middle_gets_a_beginning() -> None:
     assert build([result("c0"), said("as I said"), user("go")]) == [user(LEFT_OUT), said("as I said"), user("go")]
 
