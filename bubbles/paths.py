@@ -12,7 +12,7 @@
     ├─ cron/jobs.json              the jobs
     ├─ models/                     model files fetched for the embedded provider
     ├─ log/                        logs of daemons that no service manager looks after
-    └─ run/                        locks; whoever holds NAME.lock is the daemon NAME
+    └─ run/                        locks; whoever holds NAME.lock is the daemon NAME; lent/KEY/ what open terminals lend
 """
 
 from __future__ import annotations

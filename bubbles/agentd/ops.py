@@ -13,6 +13,7 @@ from bubbles.config.section import plain
 from bubbles.errors import DataError, Usage
 from bubbles.ids import safe
 from bubbles.messages import from_line
+from bubbles.sessions.lent import lent
 from bubbles.workspace import Grant
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ class Ops:
     async def show(self, request: Request) -> dict[str, Any]:
         """A session's settings: what holds, and what of it the session itself says."""
         key = safe(_text(request, "session"))
+        loans = [{"path": str(grant.path), "mode": grant.mode} for grant in lent(self._agent.home, key)]
         if not self._agent.exists(key):
             shown = config.session_settings(self._agent.settings, {})
-            return {"session": key, "exists": False, "settings": _shown(shown), "overrides": {}, "messages": 0, "tokens": 0}
+            return {"session": key, "exists": False, "settings": _shown(shown), "overrides": {}, "lent": loans, "messages": 0, "tokens": 0}
         session = self._agent.actor(key).session
         session.refresh()
         return {
@@ -97,6 +99,7 @@ class Ops:
             "exists": True,
             "settings": _shown(session.effective),
             "overrides": session.folder.overrides(),
+            "lent": loans,
             "messages": session.history.count,
             "tokens": session.base_tokens,
         }

@@ -29,6 +29,7 @@ from bubbles.sandboxes.sandbox import Sandbox
 from bubbles.sessions import skills
 from bubbles.sessions.folder import Folder
 from bubbles.sessions.history import History, settled
+from bubbles.sessions.lent import lent, together
 from bubbles.tools.tool import Tool
 from bubbles.workspace import Grant, Workspace, WritePolicy
 
@@ -52,6 +53,7 @@ class Session:
         self.window_tokens = 0  # of the model last routed to; 0: not known yet
         self._prompt: dict[bool, str] = {}
         self._told: dict[str, str] = {}
+        self._told_lent = ""
         self.refresh()
 
     # -- settings --------------------------------------------------------------------------------
@@ -80,6 +82,8 @@ class Session:
         header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, owner)
         if inbound.quote:
             header += f"\n[in answer to: {inbound.quote}]"
+        if told := self._lent():
+            header += f"\n{told}"
         if fresh and (edits := self._edits()):
             header += f"\n{edits}"
         return UserSpoke(
@@ -119,6 +123,14 @@ class Session:
         changed = {name: text for name in _NOTES if (text := self.folder.note(name)) != self._told.get(name)}
         self._told |= changed
         return "\n".join(f"[{name} was edited. It now reads:]\n{text or '(empty)'}\n[end of {name}]" for name, text in changed.items())
+
+    def _lent(self) -> str:
+        """What an open terminal lends, where the model was last told otherwise. It is no part of the prompt, which stays."""
+        now = ", ".join(f"{grant.path} ({grant.mode})" for grant in lent(self.home, self.key))
+        if now == self._told_lent:
+            return ""
+        self._told_lent = now
+        return f"[Lent to you for now: {now}]" if now else "[No directory is lent to you any longer.]"
 
     # -- the turn --------------------------------------------------------------------------------
 
@@ -186,7 +198,8 @@ class Session:
     # -- what tools work with ----------------------------------------------------------------------
 
     def grants(self) -> list[Grant]:
-        return [Grant(Path(g.path), g.mode) for g in self.effective.workspaces]
+        """The further directories that may be used now: those of the settings, and what an open terminal lends."""
+        return together([Grant(Path(g.path), g.mode) for g in self.effective.workspaces], lent(self.home, self.key))
 
     def workspace(self, *, owner_turn: bool) -> Workspace:
         """The session's files, as one turn may see and write them. The caller closes it."""

@@ -150,30 +150,48 @@ def test_here_lends_the_directory_for_as_long_as_it_runs(place: Place, tmp_path:
     asking = begun(place, "agent", "-m", "read it", "-s", "here", "--here", cwd=tmp_path)
     assert "swordfish" in asking.communicate(timeout=60)[0]
     shown = place.ask("session.show", session="here")
-    assert "workspaces" not in shown["overrides"]
+    assert (shown["overrides"], shown["lent"]) == ({}, [])
     place.model.play({"rules": [{"when": "read", "times": 1, "calls": [read]}], "default": {"echo": True, "reply": "It says:"}})
     assert "swordfish" not in place.run("agent", "-m", "read it", "-s", "here").stdout
 
 
-def test_here_keeps_what_was_lent_before_and_heals_after_a_kill(place: Place, tmp_path: Path) -> None:
-    kept, lent = tmp_path / "kept", tmp_path / "lent"
-    kept.mkdir()
-    lent.mkdir()
+def write_(path: Path) -> dict[str, object]:
+    return {"name": "write_file", "arguments": {"path": str(path), "content": "written"}}
+
+
+def test_here_stands_in_no_settings_and_ends_with_its_terminal(place: Place, tmp_path: Path) -> None:
     place.model.play({"default": {"reply": "ok"}})
     place.run("agent", "-m", "hi", "-s", "healing")
-    place.ask("session.set", session="healing", key="workspaces", value=[{"path": str(kept), "mode": "ro"}])
-    with place.terminal("-s", "healing", "--here", cwd=lent) as terminal:
+    own = [{"path": str(tmp_path), "mode": "ro"}]
+    place.ask("session.set", session="healing", key="workspaces", value=own)
+    settings = (place.home.session("healing") / "config.json").read_bytes()
+    with place.terminal("-s", "healing", "--here", cwd=tmp_path) as terminal:
         terminal.expect("session healing")
         terminal.type("/config workspaces")
-        terminal.expect(str(lent))
+        terminal.expect("while a terminal with --here is open")
+        place.model.play({"rules": [{"when": "write", "times": 1, "calls": [write_(tmp_path / "one")]}], "default": {"reply": "ok"}})
+        place.run("agent", "-m", "write one", "-s", "healing")
+        assert (tmp_path / "one").read_text() == "written"
+        assert f"[Lent to you for now: {tmp_path} (rw)]" in str(place.model.seen()["bodies"][-1])
+        assert (place.home.session("healing") / "config.json").read_bytes() == settings
         terminal.process.kill()
         terminal.process.wait()
-    assert {w["path"] for w in place.ask("session.show", session="healing")["overrides"]["workspaces"]} == {str(kept), str(lent)}
-    with place.terminal("-s", "healing") as terminal:
-        terminal.expect("session healing")
-        terminal.type("exit")
-        assert terminal.end() == 0
-    assert place.ask("session.show", session="healing")["overrides"]["workspaces"] == [{"path": str(kept), "mode": "ro"}]
+    shown = place.ask("session.show", session="healing")
+    assert (shown["settings"]["workspaces"], shown["lent"]) == (own, [])
+    place.model.play({"rules": [{"when": "write", "times": 1, "calls": [write_(tmp_path / "two")]}], "default": {"reply": "ok"}})
+    place.run("agent", "-m", "write two", "-s", "healing")
+    assert not (tmp_path / "two").exists()
+
+
+def test_here_outlives_agentd_and_the_terminal_beside_it(place: Place, tmp_path: Path) -> None:
+    with place.terminal("-s", "beside", "--here", cwd=tmp_path) as stays:
+        stays.expect("session beside")
+        place.model.play({"default": {"reply": "ok"}})
+        assert begun(place, "agent", "-m", "hi", "-s", "beside", "--here", cwd=tmp_path).wait(60) == 0
+        place.kill("agentd")
+        place.model.play({"rules": [{"when": "write", "times": 1, "calls": [write_(tmp_path / "one")]}], "default": {"reply": "ok"}})
+        place.run("agent", "-m", "write one", "-s", "beside")
+        assert (tmp_path / "one").read_text() == "written"
 
 
 def test_here_refuses_the_whole_home(place: Place) -> None:

@@ -50,6 +50,8 @@ def settings(shown: dict[str, Any], key: str = "") -> str:
         for name, value in shown["settings"].items()
         if key in ("", name)
     ]
+    if shown.get("lent") and key in ("", "workspaces", "lent"):
+        lines.append(f"  {'lent':<14} {json.dumps(shown['lent'], ensure_ascii=False)}   (while a terminal with --here is open)")
     return "\n".join(line.rstrip() for line in lines)
 
 
