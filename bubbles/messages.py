@@ -7,12 +7,15 @@ newer one wrote; a newer `version` is refused, and the file that holds it is lef
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from bubbles.errors import DataError, ProtocolError
 
+Body = dict[str, Any]
 VERSION = 1
+MIGRATIONS: Mapping[int, Callable[[Body], Body]] = {}  # n: what makes a message of version n one of n + 1
 
 
 def scrub(text: str) -> str:
@@ -115,16 +118,32 @@ class Outbound:
 Message = TypeVar("Message", Inbound, Outbound)
 
 
+def migrate(body: Body, version: int, steps: Mapping[int, Callable[[Body], Body]], what: str) -> Body:
+    """`body` in the form of `version`, one step a version; one that says none is of this one. Every kind of file that we write is read so.
+
+    `what` names it in errors. Raises ProtocolError for a newer one, DataError where its version is none.
+
+    >>> migrate({"version": 1, "old": 3}, 2, {1: lambda body: {"new": body["old"]}}, "a list")
+    {'new': 3, 'version': 2}
+    """
+    found = body.get("version", version)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise DataError(f"{what}: 'version' is {found!r}, not a number from 1 to {version}")
+    if found > version:
+        raise ProtocolError(f"{what} is of version {found}; this program knows {version}", remedy="update Bubbles; it was left as it is")
+    for step in range(found, version):
+        body = {**steps[step](body), "version": step + 1}
+    return body
+
+
 def to_dict(message: Inbound | Outbound) -> dict[str, Any]:
     """The JSON object of a message."""
     return asdict(message)
 
 
-def from_dict(cls: type[Message], body: dict[str, Any]) -> Message:
+def from_dict(cls: type[Message], body: Body) -> Message:
     """The message that a JSON object holds. Raises DataError for a missing or ill-typed field, ProtocolError for a newer version."""
-    version = body.get("version", VERSION)
-    if not isinstance(version, int) or version > VERSION:
-        raise ProtocolError(f"a message of version {version!r}; this program knows {VERSION}", remedy="update Bubbles")
+    body = migrate(body, VERSION, MIGRATIONS, "a message")
     known: dict[str, Any] = {}
     for item in fields(cls):
         if item.name in body:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bubbles.errors import Misconfigured
+from bubbles import messages
+from bubbles.errors import DataError, Misconfigured, ProtocolError
 
 Raw = dict[str, Any]
 VERSION = 1
@@ -18,11 +19,8 @@ def migrate(raw: Raw, where: str, *, steps: Mapping[int, Callable[[Raw], Raw]] =
     >>> migrate({"version": 1, "old": 3}, "config.json", steps={1: lambda raw: {"new": raw["old"]}}, version=2)
     {'version': 2, 'new': 3}
     """
-    found = raw.get("version", version)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise Misconfigured(f"{where}: version: found {found!r}; allowed: a whole number from 1 to {version}", remedy=f"set version to {version}")
-    if found > version:
-        raise Misconfigured(f"{where} is of version {found}; this program knows {version}", remedy="update Bubbles; the file was left as it is")
-    for step in range(found, version):
-        raw = {**steps[step](raw), "version": step + 1}
+    try:
+        raw = messages.migrate(raw, version, steps, where)
+    except (DataError, ProtocolError) as error:
+        raise Misconfigured(error.text, remedy=error.remedy or f"set version to {version} in {where}") from error
     return {"version": version, **{key: value for key, value in raw.items() if key != "version"}}

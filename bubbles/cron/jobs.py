@@ -18,8 +18,9 @@ from typing import Any
 
 from bubbles.cron import schedule
 from bubbles.cron.schedule import Schedule
-from bubbles.errors import DataError, Misconfigured, TryAgain
+from bubbles.errors import DataError, Misconfigured, ProtocolError, TryAgain
 from bubbles.ids import safe
+from bubbles.messages import migrate
 from bubbles.spool.disk import Disk
 
 VERSION = 1
@@ -121,14 +122,10 @@ class JobFile:
         return raw
 
     def _migrated(self, raw: dict[str, Any]) -> dict[str, Any]:
-        version = raw.get("version")
-        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise self._wrong(f"'version' is {version!r}, not a number from 1 to {VERSION}")
-        if version > VERSION:
-            raise self._wrong(f"it is of version {version}; this program knows {VERSION}", remedy="update Bubbles")
-        for step in range(version, VERSION):
-            raw = MIGRATIONS[step](raw)
-        return raw
+        try:
+            return migrate({"version": None, **raw}, VERSION, MIGRATIONS, "the file")
+        except (DataError, ProtocolError) as error:
+            raise self._wrong(error.text, remedy=error.remedy) from error
 
     def _job(self, number: int, raw: Any) -> Job:
         where = f"job {number}" + (f" ({raw['id']})" if isinstance(raw, dict) and isinstance(raw.get("id"), str) else "")
