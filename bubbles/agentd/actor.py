@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bubbles import log
 from bubbles.agentd.perform import Perform
-from bubbles.errors import DataError, ProtocolError, TryAgain
+from bubbles.errors import BubblesError, DataError, ProtocolError, TryAgain
 from bubbles.ids import safe
 from bubbles.kernel.actions import AskApproval, AskModel, Close, Compact, RunTools, Say
 from bubbles.kernel.events import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Finish = Callable[[], object]
 RESUMES_MOST = 3  # a turn that was resumed this often in a row without getting on is given up
-_DISK_PAUSE_S = 5.0
 
 
 class Actor:
@@ -66,18 +65,20 @@ class Actor:
         """Take a message into custody: it is in the journal, on disk, before `finish` lets it leave its queue."""
         self.used_at = time.monotonic()
         async with self._lock:
-            if self._known(inbound.id):
-                finish()
-                return
-            if inbound.origin == "system" and self.turn is not None:
+            if self.turn is None:
+                self.session.refresh()
+            elif inbound.origin == "system" and not self._known(inbound.id):
                 self._later.append((inbound, finish))
                 return
-            self._take_in(self.session.spoke(inbound, fresh=self.turn is None))
-            await self.agent.commit.sync(self.journal.fd)
-            finish()
+            if not self._known(inbound.id):
+                self._take_in(self.session.spoke(inbound, fresh=self.turn is None))
+            try:
+                await self.agent.commit.sync(self.journal.fd)  # also for one that is known: its first sync may have failed
+                finish()
+            finally:
+                self.start()
         if self.turn is not None and self.turn.preempt and self._effect is not None:
             self._effect.cancel()
-        self.start()
 
     def _take_in(self, spoke: UserSpoke) -> None:
         line = to_line(spoke, time.time())
@@ -150,6 +151,8 @@ class Actor:
         turn = self._new_turn(header.turn, header.origin)
         for event in events:
             turn.apply(event)
+        for spoke in turn.spoken:
+            self.session.hear(spoke.text)
         return turn
 
     def _give_up(self, segment: Segment, why: str) -> None:
@@ -174,7 +177,7 @@ class Actor:
         for event in events:
             self.turn.apply(event)
         if sync:
-            await self.agent.commit.sync(self.journal.fd)
+            await self._durable(self.journal.fd)
 
     async def record(self, event: Event, *, sync: bool = False) -> None:
         """Journal and apply an event. Where the disk is full this waits until it is not: what has happened is never forgotten."""
@@ -185,10 +188,19 @@ class Actor:
                 break
             except OSError as error:
                 self.agent.trouble(f"the journal of {self.session.key} cannot be written: {error.strerror}")
-                await asyncio.sleep(_DISK_PAUSE_S)
+                await asyncio.sleep(self.agent.pause_s)
         self.turn.apply(event)
         if sync:
-            await self.agent.commit.sync(self.journal.fd)
+            await self._durable(self.journal.fd)
+
+    async def _durable(self, fd: int) -> None:
+        """Return when what was written is on the disk, however long the disk refuses: it stands in the file and in the turn already."""
+        while True:
+            try:
+                return await self.agent.commit.sync(fd)
+            except OSError as error:
+                self.agent.trouble(f"what {self.session.key} wrote does not reach the disk: {error.strerror}")
+                await asyncio.sleep(self.agent.pause_s)
 
     async def stop(self, by: str = "") -> bool:
         """Stop the running turn: quiet at once, its processes gone, whatever comes late fenced off. False if none runs."""
@@ -203,9 +215,18 @@ class Actor:
         while self.turn is not None:
             with log.context(session=self.session.key, turn=self.turn.id):
                 await self._step_safely(self.turn)
-            if self.turn is None and self._later:
-                inbound, finish = self._later.popleft()
-                await self.hear(inbound, finish)
+            while self.turn is None and self._later:
+                await self._hear_later()
+
+    async def _hear_later(self) -> None:
+        """Take up the first message that waited for the session to be idle. Where that cannot be, it waits on."""
+        inbound, finish = self._later.popleft()
+        try:
+            await self.hear(inbound, finish)
+        except (OSError, BubblesError) as error:
+            self._later.appendleft((inbound, finish))
+            self.agent.trouble(f"{self.session.key} waits: {error}")
+            await asyncio.sleep(self.agent.pause_s)
 
     async def _step_safely(self, turn: Turn) -> None:
         """One action. Trouble with the disk is waited out; a bug ends the turn and is told as no more than that."""
@@ -214,12 +235,12 @@ class Actor:
             await self._step(turn)
         except (OSError, TryAgain) as error:
             self.agent.trouble(f"{self.session.key} waits: {error}")
-            await asyncio.sleep(_DISK_PAUSE_S)
+            await asyncio.sleep(self.agent.pause_s)
         except Exception:
             log.error("daemon.bug", "a bug in this turn")
             self._bugs += 1
             if self._bugs > 1:  # it came while closing: not again and again at full speed
-                await asyncio.sleep(_DISK_PAUSE_S)
+                await asyncio.sleep(self.agent.pause_s)
             turn.outcome = turn.outcome or "failed:bug"
 
     async def _step(self, turn: Turn) -> None:
@@ -259,14 +280,15 @@ class Actor:
             shown = [spoke for spoke in turn.spoken if spoke.id not in late]
             if outcome != "silent":
                 self.session.close_turn(turn, outcome, shown, self._perform.said, notice, time.time())
-                await self.agent.commit.sync(self.session.history.fd)
+                await self._durable(self.session.history.fd)
             log.event("turn.close", outcome)
             self._tell_jobs(turn, shown, outcome)
             self._next_turn()
         for spoke in shown:
-            self.agent.outgoing.waiting.end(spoke.id, ending(turn, self._perform.said, spoke.id, outcome, notice))
+            body = ending(turn, self._perform.said, spoke.id, outcome, notice)
+            self.agent.outgoing.waiting.end(spoke.id, {**body, "remedy": self._perform.remedy} if self._perform.remedy else body)
         self.agent.outgoing.show(shown, turn.id, "end", {"outcome": outcome})
-        self._perform.said.clear()
+        self._perform.forget()
 
     def _carry(self, turn: Turn) -> None:
         """Words too late for this turn are the next one's: they stand behind it in the journal before it ends."""

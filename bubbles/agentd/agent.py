@@ -17,6 +17,7 @@ from bubbles.agentd.outgoing import Outgoing
 from bubbles.agentd.request import Tools
 from bubbles.agentd.session import Session
 from bubbles.bus.feed import Feed
+from bubbles.errors import Misconfigured
 from bubbles.paths import Home
 from bubbles.sessions.commit import Commit
 from bubbles.tools import load, schemas
@@ -39,15 +40,34 @@ class Agent:
         self.tool_schemas = Tools.of(schemas(self.tools))
         self.performing = asyncio.Semaphore(settings.agents.defaults.slots)
         self.intake = Intake(self)
+        self.pause_s = 5.0  # before something is tried again that the disk refused
         self.troubles: dict[str, float] = {}
+        self.broken: dict[str, str] = {}  # sessions that cannot be used, and why
         self._actors: dict[str, Actor] = {}
+        self._open = False
 
     def actor(self, key: str, *, name: str = "") -> Actor:
-        """The session `key`, awake. Raises Misconfigured where a file of it is newer than this program, or broken."""
+        """The session `key`, awake, with the turn that it was in. Raises Misconfigured where a file of it is newer than this program, or broken."""
         actor = self._actors.get(key)
         if actor is None:
-            actor = Actor(self, Session(self.home, key, self.settings, name=name))
-            self._actors[key] = actor
+            actor = self._actors[key] = self._wake(key, name)
+            if self._open:
+                actor.start()
+        return actor
+
+    def _wake(self, key: str, name: str) -> Actor:
+        try:
+            session = Session(self.home, key, self.settings, name=name)
+            try:
+                actor = Actor(self, session)
+                actor.resume()
+            except BaseException:
+                session.close()
+                raise
+        except Misconfigured as error:
+            self.broken[key] = error.text
+            raise
+        self.broken.pop(key, None)
         return actor
 
     def exists(self, key: str) -> bool:
@@ -60,14 +80,18 @@ class Agent:
     async def open(self) -> None:
         """Take up what a killed agentd left: first its turns, then the messages it had in its hands, and only then act.
 
-        Raises Misconfigured for a journal or history of a newer program.
+        A session that cannot be used is named and left alone; the others go on.
         """
         self.feed.open()
         for path in sorted(self.home.turns.glob("*.jsonl")):
             if path.stat().st_size:
-                self.actor(path.stem).resume()
+                try:
+                    self.actor(path.stem)
+                except Misconfigured as error:
+                    log.event("daemon.warning", f"the session {path.stem} cannot be used: {error.text}", priority="error", session=path.stem)
         self.intake.recover()
         await self.intake.scan()
+        self._open = True
         for actor in self.actors():
             actor.start()
 

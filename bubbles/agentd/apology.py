@@ -13,6 +13,7 @@ _CATEGORIES = {
     "model_down": ("the model cannot be reached", "模型接口暂时不可用"),
     "context_too_long": ("the conversation does not fit the model's window", "对话超出了模型的上下文上限"),
     "not_authorized": ("the model's provider did not accept the key", "模型服务商认证失败"),
+    "not_set_up": ("no model is set up that could be asked", "还没有设置可用的模型"),
     "rejected": ("the model's provider refused the request", "模型服务商拒绝了这次请求"),
 }
 _FAILED = ("No answer: {what}{tries}.", "没有得到回答：{what}{tries}。")

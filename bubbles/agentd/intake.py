@@ -29,7 +29,6 @@ SYSTEM = frozenset({"cron", "agentd"})
 _AT_ONCE = 256
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 _BREATH_S = 1.0  # between two looks at messages that could not be taken
-_PAUSE_S = 5.0  # before a message is tried again that the disk had no room for
 
 
 class Intake:
@@ -65,10 +64,10 @@ class Intake:
                 pause_s = self._pause_s()
             except (OSError, BubblesError) as error:
                 self._agent.trouble(f"the inbound queues cannot be read: {error}")
-                pause_s = _PAUSE_S
+                pause_s = self._agent.pause_s
             except Exception:
                 log.error("daemon.bug", "a bug in the intake")
-                pause_s = _PAUSE_S
+                pause_s = self._agent.pause_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._rung.wait(), pause_s)
 
@@ -100,6 +99,8 @@ class Intake:
             return False
         try:
             inbound = self._believed(name, from_dict(Inbound, {"chat": "", "at": time.time(), **item.body, "id": item.id, "channel": name}))
+            if not inbound.wakes:
+                raise DataError("words that wake nobody are not taken in yet", remedy="drop it")
             key = inbound.session
             actor = self._agent.actor(key, name=inbound.chat if name in TERMINALS else key)
             log.event("message.in", f"{name}:{inbound.chat} {inbound.text[:200]}", session=key, message=inbound.id, channel=name)
@@ -113,7 +114,7 @@ class Intake:
             if isinstance(error, OSError) and error.errno not in _DISK_FULL:
                 log.error("daemon.bug", f"{id} waits in its queue: {error}")
             with contextlib.suppress(OSError, BubblesError):
-                queue.defer(id, time.time() + _PAUSE_S)
+                queue.defer(id, time.time() + self._agent.pause_s)
             self._agent.trouble(f"messages wait: {error}")
         except Exception:
             log.error("daemon.bug", f"{id} could not be taken; it is held", message=id)

@@ -54,6 +54,7 @@ class Ops:
             "sessions": sessions,
             "held_turns": sorted(p.stem for p in held.glob("*.jsonl")),
             "troubles": list(self._agent.troubles),
+            "broken": dict(self._agent.broken),
         }
 
     async def wait(self, request: Request) -> dict[str, Any]:
@@ -118,8 +119,6 @@ class Ops:
             Grant(Path(grant.path), grant.mode).check(self._agent.home.root)
         session.folder.override(key, value)
         session.refresh()
-        if key in ("system_prompt", "language", "sandbox"):
-            session.forget_prompt()
         return {"session": session.key, "key": key, "value": _shown(session.effective)[key]}
 
     def _actor(self, request: Request) -> Actor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bubbles import log
 from bubbles.agentd import apology
 from bubbles.agentd.request import Tools, compose, recent
-from bubbles.errors import BubblesError, ModelError, Unavailable
+from bubbles.errors import BubblesError, ModelError, Rejected, Unavailable
 from bubbles.kernel import context, prompt
 from bubbles.kernel.actions import Action, AskModel, Compact, RunTools
 from bubbles.kernel.events import Call, Compacted, ModelAnswered, ModelAsked, ModelFailed, Said, ToolFinished, ToolStarted, UserSpoke
@@ -40,6 +40,13 @@ class Perform:
         self._agent = actor.agent
         self._session = actor.session
         self.said: dict[str, int] = {}  # of the open turn: message -> the saying that answers it
+        self.remedy = ""  # what the owner can do about the failure that ended it
+        self._notice: str | None = None  # what was told of its end, once it was
+
+    def forget(self) -> None:
+        """The open turn is over."""
+        self.said.clear()
+        self.remedy, self._notice = "", None
 
     async def prepare(self, turn: Turn) -> None:
         """Before a turn's first request: how much its model can read, and what lies before the turn. A model that is away is found out by asking."""
@@ -83,7 +90,8 @@ class Perform:
             answer = await self._answer(turn, ask)
         except ModelError as error:
             log.event("model.fail", f"{error.kind}: {error.text}", priority="warning")
-            await self._actor.record(ModelFailed(error.kind, error.attempts, error.text))
+            self.remedy = error.remedy
+            await self._actor.record(ModelFailed(_category(error), error.attempts, error.text))
             return
         except asyncio.CancelledError:
             preempted = turn.preempt
@@ -144,10 +152,13 @@ class Perform:
     async def _tools(self, turn: Turn, calls: tuple[Call, ...]) -> None:
         await self._actor.begin(*(ToolStarted(call.id) for call in calls), sync=not all(map(self._is_free, calls)))
         owner = any(s.owner for s in turn.spoken)
+        before = self._session.notes()
         try:
             results = await self._results(turn, calls, owner)
         except BubblesError as error:  # a workspace or a sandbox that the owner's settings make impossible
+            log.event("tool.refuse", error.text, priority="warning")
             results = [(f"Error: {error.text}", False)] * len(calls)
+        self._session.edited(before)
         for call, (text, ok) in zip(calls, results, strict=True):
             await self._actor.record(ToolFinished(call.id, text, ok))
 
@@ -251,7 +262,14 @@ class Perform:
         self._agent.outgoing.show(covered, turn.id, "say", {"n": n, "text": text}, streamed=False)
 
     async def apologise(self, turn: Turn, outcome: str) -> str:
-        """Tell whoever waits why there is no answer; the text, or "" for silence."""
+        """Tell whoever waits why there is no answer, once a turn; the text, or "" for silence."""
+        if self._notice is None:
+            self._notice = self._told(turn, outcome)
+        for k, spoke in enumerate(turn.to or tuple(turn.spoken[-1:]) if self._notice else ()):
+            self._agent.outgoing.say(f"{turn.id}.end.{k}", self._notice, spoke, session=self._session.key, turn=turn.id, origin="apology")
+        return self._notice
+
+    def _told(self, turn: Turn, outcome: str) -> str:
         failure = turn.failure
         now = time.time()
         text = apology.notice(
@@ -267,14 +285,17 @@ class Perform:
             log.event("apology.sent" if text else "apology.withheld", outcome)
             if text:
                 self._session.last_apology_at = now
-        if text and turn.spoken:
-            self._agent.outgoing.say(f"{turn.id}.end", text, turn.spoken[-1], session=self._session.key, turn=turn.id, origin="apology")
         return text
 
     def _show(self, kind: str, body: Any, *, streamed: bool = True) -> None:
         turn = self._actor.turn
         if turn is not None:
             self._agent.outgoing.show(turn.spoken, turn.id, kind, body, streamed=streamed)
+
+
+def _category(error: ModelError) -> str:
+    """A failure as the turn knows it: a provider that was never asked did not refuse."""
+    return "not_set_up" if isinstance(error, Rejected) and not error.attempts else error.kind
 
 
 def hint(call: Call) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 
 from bubbles.kernel import context
 from bubbles.kernel.context import encode
-from bubbles.sessions.history import History
+from bubbles.sessions.history import SUMMARY_HEAD, History
+
+_SUMMARY = encode({"role": "user", "content": SUMMARY_HEAD}).removesuffix(b'"}')
 
 
 @dataclass(slots=True)
@@ -88,13 +90,14 @@ def _without_reasoning(line: bytes) -> bytes:
 
 
 def recent(lines: list[bytes], window: int) -> list[bytes]:
-    """The last `window` messages (0: all), beginning with a user's."""
+    """The last `window` messages (0: all), beginning with a user's. A summary of what was before stays at their head."""
     if not window or len(lines) <= window:
         return lines
+    summary = lines[:1] if lines[0].startswith(_SUMMARY) else []
     for start in range(len(lines) - window, len(lines)):
         if _role(lines[start]) == "user":
-            return lines[start:]
-    return []
+            return [*map(encode, context.build([*map(json.loads, summary), json.loads(lines[start])])), *lines[start + 1 :]]
+    return summary
 
 
 def _role(line: bytes) -> str:

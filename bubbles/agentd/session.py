@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbles import config
+from bubbles import config, log
 from bubbles.agentd.apology import language_of
 from bubbles.agentd.request import Prefix, Weights
+from bubbles.errors import Misconfigured
 from bubbles.ids import safe
 from bubbles.kernel import context, prompt
 from bubbles.kernel.events import UserSpoke
@@ -50,17 +51,26 @@ class Session:
         self.weights = Weights()
         self.prefix = Prefix(key)
         self.last_apology_at = float("-inf")
+        self._last_text = ""
         self.window_tokens = 0  # of the model last routed to; 0: not known yet
         self._prompt: dict[bool, str] = {}
         self._told: dict[str, str] = {}
         self._told_lent = ""
+        self._settled: config.Effective | None = None
+        self.effective: config.Effective
         self.refresh()
 
     # -- settings --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Read the session's overrides again. Raises Misconfigured, and keeps the old ones, where they are broken."""
-        self.effective = config.session_settings(self._settings, self.folder.overrides())
+        found = config.session_settings(self._settings, self.folder.overrides(), str(self.folder.config))
+        if self._settled is not None and found == self._settled:
+            return
+        for warning in found.warnings:
+            log.event("daemon.warning", warning, priority="warning", session=self.key)
+        self._settled = self.effective = found
+        self.forget_prompt()
 
     @property
     def defaults(self) -> Any:
@@ -71,14 +81,16 @@ class Session:
         """ "en" or "zh" for fixed texts: the setting, else what the person wrote last."""
         return language_of(self.effective.language, self._last_text)
 
-    _last_text = ""
-
     # -- words -----------------------------------------------------------------------------------
+
+    def hear(self, text: str) -> None:
+        """Note what was said last: its language is that of fixed texts, where the setting leaves it open."""
+        self._last_text = text or self._last_text
 
     def spoke(self, inbound: Inbound, *, fresh: bool) -> UserSpoke:
         """The words of a message as the model will see them, its media moved into the session's data/."""
-        self._last_text = inbound.text or self._last_text
-        owner = inbound.sender.owner or inbound.channel == "cli"
+        self.hear(inbound.text)
+        owner = inbound.sender.owner or inbound.channel == "cli" or inbound.origin == "system"  # jobs are the owner's
         header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, owner)
         if inbound.quote:
             header += f"\n[in answer to: {inbound.quote}]"
@@ -116,11 +128,20 @@ class Session:
             os.replace(source, target)
         return replace(media, path=f"../data/{target.name}")
 
+    def notes(self) -> dict[str, str]:
+        """SOUL.md and MEMORY.md as they are now."""
+        return {name: self.folder.note(name) for name in _NOTES}
+
+    def edited(self, before: dict[str, str]) -> None:
+        """What changed since `before` was changed by the model itself: it need not be told."""
+        if self._prompt:
+            self._told |= {name: text for name, text in self.notes().items() if text != before[name]}
+
     def _edits(self) -> str:
         """What was edited in SOUL.md or MEMORY.md since the model was last told."""
         if not self._prompt:
             return ""
-        changed = {name: text for name in _NOTES if (text := self.folder.note(name)) != self._told.get(name)}
+        changed = {name: text for name, text in self.notes().items() if text != self._told.get(name)}
         self._told |= changed
         return "\n".join(f"[{name} was edited. It now reads:]\n{text or '(empty)'}\n[end of {name}]" for name, text in changed.items())
 
@@ -149,13 +170,13 @@ class Session:
     @property
     def base_tokens(self) -> int:
         """The weight of what lies before a turn: the prompt and the history (tools are added by who knows them)."""
-        return sum(self.weights.of(self.history)) + sum(context.tokens(text) for text in list(self._prompt.values())[:1])
+        weights = self.weights.of(self.history)
+        return sum(weights[-self.defaults.memory_window :]) + sum(context.tokens(text) for text in list(self._prompt.values())[:1])
 
     def prompt(self, *, tools: bool) -> str:
         """The system prompt, the same bytes until `forget_prompt`. Without tools it is a shorter one."""
         if tools not in self._prompt:
-            notes = {name: self.folder.note(name) for name in _NOTES}
-            self._told = notes
+            notes = self._told = self.notes()
             self._prompt[tools] = prompt.system(
                 None,
                 self.effective.language,
@@ -170,7 +191,7 @@ class Session:
         return self._prompt[tools]
 
     def _granted(self) -> dict[str, str]:
-        found = ", ".join(f"{grant.path} ({grant.mode})" for grant in self.effective.workspaces)
+        found = ", ".join(f"{grant.path} ({grant.mode})" for grant in self._own_grants())
         return {"further directories": found} if found else {}
 
     def forget_prompt(self) -> None:
@@ -193,13 +214,25 @@ class Session:
         if turn.usage:
             end["usage"] = turn.usage
         self.history.add_turn(lines, end)
-        self._told = {name: self.folder.note(name) for name in _NOTES} if self._prompt else {}
 
     # -- what tools work with ----------------------------------------------------------------------
 
     def grants(self) -> list[Grant]:
         """The further directories that may be used now: those of the settings, and what an open terminal lends."""
-        return together([Grant(Path(g.path), g.mode) for g in self.effective.workspaces], lent(self.home, self.key))
+        return together(self._own_grants(), lent(self.home, self.key))
+
+    def _own_grants(self) -> list[Grant]:
+        """Those of the settings; one that may not be lent, or is gone, is left out and logged."""
+        found = []
+        for wanted in self.effective.workspaces:
+            grant = Grant(Path(wanted.path), wanted.mode)
+            try:
+                grant.check(self.home.root)
+            except Misconfigured as error:
+                log.event("daemon.warning", f"{error.text}; it is left out", priority="warning", session=self.key)
+            else:
+                found.append(grant)
+        return found
 
     def workspace(self, *, owner_turn: bool) -> Workspace:
         """The session's files, as one turn may see and write them. The caller closes it."""

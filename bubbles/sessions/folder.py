@@ -40,6 +40,10 @@ class Folder:
     def history(self) -> Path:
         return self.path / "session.jsonl"
 
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
     def exists(self) -> bool:
         return self.path.is_dir()
 
@@ -67,7 +71,7 @@ class Folder:
 
     def overrides(self) -> dict[str, Any]:
         """What this session's config.json says. Raises Misconfigured where it is not a JSON object, the file untouched."""
-        path = self.path / "config.json"
+        path = self.config
         try:
             text = path.read_text("utf-8")
         except FileNotFoundError:
@@ -89,7 +93,7 @@ class Folder:
             found.pop(key, None)
         else:
             found[key] = value
-        path = self.path / "config.json"
+        path = self.config
         beside = path.with_name(f".config.json.{os.getpid()}")
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             json.dump(found, file, indent=2, ensure_ascii=False)

@@ -11,8 +11,10 @@ the last such line was cut short by a crash, belongs to a turn whose journal sti
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -55,8 +57,12 @@ class History:
         self.damaged = 0  # lines of the file that could not be read
         self.ended: deque[Meta] = deque(maxlen=_REMEMBERED)  # the last `end` lines
         self._fresh = {"format": FORMAT, "version": VERSION, "session": session, "name": name or session}
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self._load()
+        self._fd = _opened(path)
+        try:
+            self._load()
+        except BaseException:
+            os.close(self._fd)
+            raise
 
     @property
     def fd(self) -> int:
@@ -168,6 +174,19 @@ class History:
             with open(beside, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(rest)
         os.ftruncate(self._fd, end)
+
+
+def _opened(path: Path) -> int:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES):
+            raise
+        raise Misconfigured(f"{path} is no file of this session: {error.strerror}", remedy=f"move {path} away") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Misconfigured(f"{path} is no file of this session", remedy=f"move {path} away")
+    return fd
 
 
 def _holds(end: Meta, message: str) -> bool:

@@ -293,6 +293,63 @@ def test_an_edit_of_memory_is_told_once_and_does_not_move_the_prompt(home: Home)
         assert "Miez" in w.fake.seen()["bodies"][-1]["messages"][0]["content"]
 
 
+def test_an_edit_while_the_model_thinks_is_told_and_its_own_is_not(home: Home) -> None:
+    own = call("write_file", path="../MEMORY.md", content="I wrote this.")
+    script = {"rules": [{"when": "slowly", "delay_s": 0.7}, {"when": "note", "times": 1, "calls": [own]}]}
+    with world(home, script) as w:
+        w.start()
+        id = w.put("slowly")
+        w.ring()
+        w.until(lambda: w.fake.seen()["open"])
+        (home.session("s") / "MEMORY.md").write_text("The cat is called Miez.")
+        w.wait(id)
+        assert w.say("take a note").outcome == "replied"
+        assert "Miez" in [m for m in w.history() if m["role"] == "user"][-1]["content"]
+        w.say("and now")
+        assert "I wrote this" not in [m for m in w.history() if m["role"] == "user"][-1]["content"]
+        assert (home.session("s") / "MEMORY.md").read_text() == "I wrote this."
+
+
+def test_an_edit_of_a_session_s_configuration_counts_from_the_next_turn(home: Home) -> None:
+    with world(home) as w:
+        w.start()
+        w.say("hello")
+        path = home.session("s") / "config.json"
+        path.write_text('{"system_prompt": "You are a parrot."}')
+        w.say("and now")
+        assert "parrot" in w.fake.seen()["bodies"][-1]["messages"][0]["content"]
+        path.write_text('{"system_prompt"')
+        assert w.say("held?").outcome == "held"
+        path.unlink()
+        assert w.say("fine?").outcome == "replied"
+
+
+def test_without_a_model_the_owner_is_told_what_to_do(home: Home) -> None:
+    with world(home, agents__defaults__model="nobody/knows") as w:
+        w.start()
+        id = w.put("hello")
+        w.ring()
+        body = w.ask("turn.wait", message=id)
+        assert body["outcome"] == "failed:not_set_up"
+        assert body["remedy"]
+        assert w.fake.seen()["requests"] == 0
+
+
+def test_a_window_of_messages_keeps_the_summary(home: Home) -> None:
+    script = {"rules": [{"when": "ummar", "reply": "They counted."}], "default": {"reply": "a number, and here is more to be said of numbers"}}
+    with world(home, script, agents__defaults__memory_window=4) as w:
+        w.start()
+        for n in range(6):
+            w.say(f"count {n} " + "word " * 60)
+        assert len(w.fake.seen()["bodies"][-1]["messages"]) == 1 + 4 + 1
+        w.ask("session.compact", session="s")
+        for n in range(6, 9):
+            w.say(f"count {n}")
+        messages = w.fake.seen()["bodies"][-1]["messages"]
+        assert "They counted." in messages[1]["content"]
+        assert len(messages) == 1 + 4 + 1
+
+
 def test_settings_of_a_session(home: Home) -> None:
     with world(home) as w:
         w.start()

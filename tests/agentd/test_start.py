@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,14 +65,54 @@ def test_a_home_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert path.read_text() == "x"
 
 
-def test_a_journal_of_a_newer_program_is_left_alone(home: Home) -> None:
+def newer(home: Home) -> Path:
     path = home.turns / "s.jsonl"
-    text = '{"format":"bubbles.journal","version":99,"turn":"t","session":"s","origin":"user"}\n'
-    path.write_text(text)
-    done = start(home)
-    assert done.returncode == 78
-    assert "update Bubbles" in done.stderr
-    assert path.read_text() == text
+    path.write_text('{"format":"bubbles.journal","version":99,"turn":"t","session":"s","origin":"user"}\n')
+    return path
+
+
+def not_json(home: Home) -> Path:
+    path = home.session("s") / "config.json"
+    path.write_text('{"model": "x",}')
+    return path
+
+
+def not_allowed(home: Home) -> Path:
+    path = home.session("s") / "config.json"
+    path.write_text('{"temperature": 9}')
+    return path
+
+
+def a_link(home: Home) -> Path:
+    path = home.session("s") / "session.jsonl"
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    return path
+
+
+def a_directory(home: Home) -> Path:
+    path = home.session("s") / "session.jsonl"
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    return path / "."
+
+
+@pytest.mark.parametrize("spoil", [newer, not_json, not_allowed, a_link, a_directory])
+def test_a_session_with_a_broken_file_is_named_and_the_others_go_on(home: Home, spoil: Callable[[Home], Path]) -> None:
+    with world(home, {"rules": [{"when": "slow", "endless": True}], "default": {"reply": "fine"}}) as w:
+        w.start()
+        w.put("slow")
+        w.ring()
+        w.until(lambda: b"ModelAsked" in w.journal())
+        w.kill("agentd")
+        path = spoil(home)
+        before = path.read_bytes() if path.is_file() else b""
+        w.start("agentd")
+        assert w.say("hello", "other").text == "fine"
+        assert w.ask("status")["broken"]["s"]
+        heard = w.say("are you there?")
+        assert heard.outcome == "held"
+        assert (path.read_bytes() if path.is_file() else b"") == before
 
 
 def test_two_homes_at_once_never_meet(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,12 +130,8 @@ def world(home: Home, script: dict[str, Any] | None = None, **changes: Any) -> I
     """A world whose model plays `script`; `changes` are settings (`agents__defaults__language="zh"`). Nothing is started yet."""
     with model(script) as fake:
         made = World(home, fake)
-        made.configure(
-            providers__custom__base_url=fake.url,
-            agents__defaults__model="custom/fake-1",
-            agents__defaults__api_retries=0,
-            **changes,
-        )
+        usual = {"providers__custom__base_url": fake.url, "agents__defaults__model": "custom/fake-1", "agents__defaults__api_retries": 0}
+        made.configure(**{**usual, **changes})
         try:
             yield made
         finally:

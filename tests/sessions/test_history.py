@@ -105,6 +105,6 @@ def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
 def test_a_link_in_the_place_of_the_history_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("secret")
     os.symlink(tmp_path / "elsewhere", tmp_path / "session.jsonl")
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(Misconfigured, match="symbolic"):
         History(tmp_path / "session.jsonl", session="s")
     assert (tmp_path / "elsewhere").read_text() == "secret"
