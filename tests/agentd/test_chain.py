@@ -325,7 +325,7 @@ def test_an_edit_of_a_session_s_configuration_counts_from_the_next_turn(home: Ho
 
 
 def test_without_a_model_the_owner_is_told_what_to_do(home: Home) -> None:
-    with world(home, agents__defaults__model="anthropic/claude-9") as w:
+    with world(home, providers__custom__base_url="", agents__defaults__model="") as w:
         w.start()
         id = w.put("hello")
         w.ring()
