@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import sdnotify
 
-from bubbles import __version__, log
+from bubbles import __version__, log, logfile
 from bubbles.bus.lock import is_running
 from bubbles.errors import OK, SOFTWARE, USAGE, BubblesError, TryAgain
 from bubbles.paths import Home
@@ -48,6 +48,7 @@ class Daemon:
         self._tick_s = tick_s
         self._manager = _Manager()
         self._idle_since: float | None = None
+        self._stderr = logfile.StandardError(home.log / f"{name}.log")
 
     def ready(self, status: str = "") -> None:
         """Say that the duty is done from here on. The only way anybody learns of it."""
@@ -83,7 +84,7 @@ class Daemon:
                 self._look(now, self.until_idle)
 
     def _tick(self) -> None:
-        for call in self.on_tick:
+        for call in [self._stderr.tend, *self.on_tick]:
             try:
                 call()
             except Exception:

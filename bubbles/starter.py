@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from bubbles import logfile
 from bubbles.bus.dial import connect
 from bubbles.bus.lock import is_running
 from bubbles.errors import TEMPFAIL, BubblesError, DataError, Misconfigured, ProtocolError, TryAgain, Unavailable, Usage
@@ -26,7 +27,6 @@ from bubbles.paths import Home
 UNTIL_IDLE_S = 30.0
 _READY_S = 30.0  # a daemon that is not ready by then is ended
 _LOOK_S = 0.05  # between two looks whether the child is still there
-_LOG_MOST = 1 << 20  # bytes of a log that a start leaves as they are
 _ERRORS = {cls.exit: cls for cls in (Usage, DataError, Unavailable, TryAgain, ProtocolError, Misconfigured)}
 
 
@@ -181,9 +181,7 @@ def _clients(home: Home) -> int:
 def _log(path: Path) -> BinaryIO:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", buffering=0)
-        if os.fstat(file.fileno()).st_size > _LOG_MOST:
-            file.truncate(0)
+        file = os.fdopen(logfile.opened(path), "ab", buffering=0)
         file.seek(0, os.SEEK_END)
     except OSError as error:
         raise TryAgain(f"cannot write {path}: {error.strerror}", remedy=f"look at: df -h {path.parent}") from error

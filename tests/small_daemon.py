@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from bubbles import daemon
+from bubbles import daemon, log
 from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.errors import Misconfigured, TryAgain
@@ -78,6 +78,15 @@ async def once(self: Daemon) -> None:
     self.ready()
     if not self.once:
         await self.stopping.wait()
+
+
+async def talks(self: Daemon) -> None:
+    self._tick_s = 0.02
+    self.ready()
+    for n in range(450):
+        log.event("daemon.warning", f"line {n} {'x' * 15_000}")
+        await asyncio.sleep(0.002)
+    await self.stopping.wait()
 
 
 async def shows_itself(self: Daemon) -> None:

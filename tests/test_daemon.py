@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbles import __version__, starter
+from bubbles import __version__, logfile, starter
 from bubbles.bus import is_running
 from bubbles.bus.dial import Dial
 from bubbles.bus.lock import Lock
@@ -176,6 +176,20 @@ def test_ticks_come_and_one_that_fails_is_not_the_last(home, capfd):
 
     asyncio.run(story())
     assert capfd.readouterr().err.count("a tick failed") >= 3
+
+
+def test_a_daemon_that_runs_for_long_goes_on_in_a_new_log(home):
+    path = home.log / "small.log"
+    with started(home, "talks") as daemon:
+        deadline = time.monotonic() + 30
+        while not Path(f"{path}.1").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        daemon.process.terminate()
+        daemon.process.wait(20)
+    lines = [line for each in (Path(f"{path}.1"), path) for line in each.read_text().splitlines() if " line " in line]
+    assert [int(line.split(" line ")[1].split()[0]) for line in lines] == list(range(len(lines)))
+    assert "daemon.stop" in path.read_text()
 
 
 def test_what_it_makes_is_private_its_memory_too_and_its_children_do_not_speak_for_it(home):
@@ -339,20 +353,21 @@ def test_a_program_that_does_not_exist_is_told(home):
         starter.start(home, "flying")
 
 
-def test_a_log_grows_and_begins_anew_when_it_is_large(home):
+def test_a_log_grows_and_is_moved_aside_when_it_is_large(home):
     log = home.log / "small.log"
     for _ in range(2):
         with started(home, "once", "--once"):
             pass
     assert log.read_text().count("daemon.start") == 2
     assert log.stat().st_mode & 0o777 == 0o600
-    log.write_bytes(b"x" * (1 << 20))
+    log.write_bytes(b"x" * logfile.MOST_BYTES)
     with started(home, "once", "--once"):
         pass
-    assert log.stat().st_size > 1 << 20
+    assert log.stat().st_size > logfile.MOST_BYTES
     with started(home, "once", "--once"):
         pass
     assert log.stat().st_size < 2000
+    assert "daemon.start" in (home.log / "small.log.1").read_text()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from bubbles import providers, sandboxes, tools
+from bubbles import logfile, providers, sandboxes, tools
 from bubbles.config.agents import Agents
 from bubbles.config.channels import Channels, Platform
 from bubbles.config.providers import Providers
@@ -69,6 +69,13 @@ def test_channels() -> None:
     assert names("channel") == ["cli"]
     assert platforms <= set(planned("Channels"))
     assert len(platforms) == 11
+
+
+def test_how_much_of_a_log_is_kept() -> None:
+    kept = {1: "one", 2: "two", 3: "three", 4: "four"}[logfile.KEPT]
+    assert f"a log file of more than {logfile.MOST_BYTES >> 20} MiB is moved aside, and the last {kept} are kept" in page()
+    assert f"beyond {logfile.MOST_BYTES >> 20} MiB" in page("SECURITY.md")
+    assert f"what was in `.{logfile.KEPT}` is gone" in page("SECURITY.md")
 
 
 def test_sections_of_the_configuration() -> None:

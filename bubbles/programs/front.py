@@ -116,6 +116,7 @@ def _keep(name: str, error: BaseException) -> str:
     import time
     import traceback
 
+    from bubbles import logfile
     from bubbles.paths import Home
 
     text = "".join(traceback.format_exception(error))
@@ -124,7 +125,7 @@ def _keep(name: str, error: BaseException) -> str:
     path = Home.find().log / "bubbles.log"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
+        with open(logfile.opened(path), "a") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {name}\n{text}\n")
     except OSError:
         return f"no log can be written, so this is where:\n{text}"

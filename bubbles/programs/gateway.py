@@ -29,7 +29,7 @@ import threading
 from types import FrameType
 from typing import BinaryIO
 
-from bubbles import starter
+from bubbles import logfile, starter
 from bubbles.bus import is_running
 from bubbles.errors import CONFIG, TEMPFAIL, USAGE, BubblesError
 from bubbles.paths import Home
@@ -40,7 +40,6 @@ RESTART_S = 1.0
 _FINAL = (USAGE, CONFIG)  # exit codes after which starting it again would change nothing
 _STAND_BY_S = 1.0  # between two looks at a daemon that somebody else started
 _STOP_S = 12.0  # a daemon takes ten to end its work
-_LOG_MOST = 1 << 20
 _PRIORITY = re.compile(rb"<([0-7])>")
 _COLOURS = {b"3": "31", b"4": "33", b"7": "2"}
 
@@ -175,9 +174,7 @@ def _ended(code: int) -> str:
 
 def forward(home: Home, name: str, lines: BinaryIO) -> None:
     """Show a daemon's log, and keep it where the other programs look for it."""
-    with lines, open(os.open(home.log / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0) as file:
-        if file.tell() > _LOG_MOST:
-            file.truncate(0)
+    with lines, contextlib.closing(logfile.Appended(home.log / f"{name}.log")) as file:
         for line in lines:
             with contextlib.suppress(OSError):  # a full disk does not keep anybody from looking on
                 file.write(line)

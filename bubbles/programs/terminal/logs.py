@@ -5,6 +5,7 @@ It does not know events. Daemons that a terminal or `bubbles gateway` started wr
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from bubbles.paths import Home
 
@@ -50,6 +52,8 @@ def followed(home: Home, key: str, tell: Tell, *, everything: bool) -> Iterator[
             journal.terminate()
             journal.wait()
         thread.join(timeout=2)
+        for tail in files:
+            tail.close()
 
 
 class _Tail:
@@ -57,7 +61,9 @@ class _Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._at = self._size()
+        self._file = self._opened()
+        if self._file is not None:
+            self._file.seek(0, os.SEEK_END)
         self._rest = b""
 
     def is_written_for(self, home: Home) -> bool:
@@ -68,23 +74,34 @@ class _Tail:
             return False
 
     def more(self) -> list[str]:
-        size = self._size()
-        if size < self._at:  # a new daemon emptied it
-            self._at, self._rest = 0, b""
-        if size == self._at:
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._at)
-            data = self._rest + file.read()
-            self._at = file.tell()
+        data = self._rest + self._read()
+        if self._moved_aside():
+            data += self._read()  # its last lines may have come in between
+            self.close()
+            self._file = self._opened()
+            data += self._read()
         *lines, self._rest = data.split(b"\n")
         return [line.decode("utf-8", "replace") for line in lines]
 
-    def _size(self) -> int:
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _read(self) -> bytes:
+        return self._file.read() if self._file is not None else b""
+
+    def _moved_aside(self) -> bool:
         try:
-            return self._path.stat().st_size
+            found = self._path.stat()
         except OSError:
-            return 0
+            return False
+        return self._file is None or not os.path.samestat(found, os.fstat(self._file.fileno()))
+
+    def _opened(self) -> BinaryIO | None:
+        try:
+            return self._path.open("rb", buffering=0)
+        except OSError:
+            return None
 
 
 def _journal(key: str, everything: bool) -> subprocess.Popen[str] | None:
