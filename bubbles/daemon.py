@@ -24,7 +24,7 @@ from bubbles import __version__, log, logfile
 from bubbles.bus.lock import is_running
 from bubbles.errors import OK, SOFTWARE, USAGE, BubblesError, TryAgain
 from bubbles.paths import Home
-from bubbles.starter import has_clients
+from bubbles.starter import environment, has_clients
 
 TICK_S = 60.0  # between two rescans
 STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
@@ -129,6 +129,7 @@ def _code(name: str, serve: Serve, options: argparse.Namespace) -> int:
 def _run(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> int:
     os.umask(0o077)
     _undumpable()
+    _forget_keys(name)
     home.prepare()
     log.setup(name)
     log.event("daemon.start", f"{name} {__version__}", pid=os.getpid())
@@ -209,6 +210,15 @@ def _undumpable() -> None:
     """Keep other processes of this user from reading our memory, which holds keys, and the kernel from writing it to a core file."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _forget_keys(name: str) -> None:
+    """Drop what a service manager's or a person's environment holds that is not for this daemon, so that nothing it starts inherits it.
+
+    The kernel goes on showing the first environment in /proc/PID/environ: to those whom `_undumpable` keeps out.
+    """
+    for variable in set(os.environ) - set(environment(name)):
+        del os.environ[variable]
 
 
 def _line(text: str) -> str:

@@ -27,7 +27,18 @@ from bubbles.paths import Home
 UNTIL_IDLE_S = 30.0
 _READY_S = 30.0  # a daemon that is not ready by then is ended
 _LOOK_S = 0.05  # between two looks whether the child is still there
+_HAS_KEYS = "modeld"
 _ERRORS = {cls.exit: cls for cls in (Usage, DataError, Unavailable, TryAgain, ProtocolError, Misconfigured)}
+
+
+def environment(name: str) -> dict[str, str]:
+    """The variables that the daemon `name` may have: settings of providers, keys among them, are for the one that asks models."""
+    return {variable: value for variable, value in os.environ.items() if name == _HAS_KEYS or not _may_be_a_key(variable)}
+
+
+def _may_be_a_key(variable: str) -> bool:
+    section, parted, _ = variable.removeprefix("BUBBLES_").partition("__")
+    return variable.startswith("BUBBLES_") and bool(parted) and section.replace("_", "").replace("-", "").lower() == "providers"
 
 
 class Started:
@@ -64,7 +75,7 @@ class Started:
         return self
 
     def _spawn(self, home: Home, argv: Sequence[str], stderr: BinaryIO | None) -> subprocess.Popen[bytes]:
-        env = {**os.environ, "BUBBLES_HOME": str(home.root), "NOTIFY_SOCKET": str(self._path)}
+        env = {**environment(self.name), "BUBBLES_HOME": str(home.root), "NOTIFY_SOCKET": str(self._path)}
         with contextlib.ExitStack() as stack:
             self._said = 0
             if self.log is not None:

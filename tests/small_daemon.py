@@ -14,6 +14,8 @@ from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.errors import Misconfigured, TryAgain
 
+STARTED_WITH = [name for name in os.environ if name.upper().startswith("BUBBLES_")]
+
 
 async def until_stopped(self: Daemon) -> None:
     self.ready("waiting – 等")
@@ -95,6 +97,11 @@ async def shows_itself(self: Daemon) -> None:
     print(f"dumpable={ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)} mode={(self.home.root / 'made').stat().st_mode & 0o777:o}")
     print(f"child={child.stdout.split()}", flush=True)
     print(f"group={os.getpgid(0) == os.getpid()} cwd={os.getcwd()}", flush=True)
+    self.ready()
+
+
+async def tells_its_environment(self: Daemon) -> None:
+    print(f"started with: {sorted(STARTED_WITH)}\nhas: {sorted(name for name in os.environ if name.upper().startswith('BUBBLES_'))}", flush=True)
     self.ready()
 
 

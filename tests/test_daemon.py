@@ -201,6 +201,25 @@ def test_what_it_makes_is_private_its_memory_too_and_its_children_do_not_speak_f
     assert "group=True cwd=/" in shown
 
 
+KEYS = ("BUBBLES_PROVIDERS__CUSTOM__API_KEY", "BUBBLES_Providers__custom__apiKey", "BUBBLES_PROVIDERS__OPENAI__HEADERS__X")
+OTHERS = ("BUBBLES_AGENTS__DEFAULTS__MODEL", "BUBBLES_PROVIDERS", "BUBBLES_DEBUG", "PROVIDERS__X")
+
+
+@pytest.mark.parametrize(("name", "kept"), [("modeld", True), ("agentd", False), ("cron", False), ("channel-telegram", False)])
+def test_keys_in_the_environment_are_for_the_daemon_that_asks_models(home, monkeypatch, name, kept):
+    for variable in (*KEYS, *OTHERS):
+        monkeypatch.setenv(variable, "0")
+    monkeypatch.setenv("NAME", name)
+    wanted = {variable for variable in ("BUBBLES_HOME", *OTHERS, *(KEYS if kept else ())) if variable.startswith("BUBBLES")}
+    with started(home, "tells_its_environment", name=name) as daemon:
+        daemon.process.wait()
+        shown = daemon.log.read_text()
+    assert f"started with: {sorted(wanted)}\nhas: {sorted(wanted)}\n" in shown
+    by_hand = run("tells_its_environment")
+    assert f"has: {sorted(wanted)}\n" in by_hand.stdout
+    assert f"started with: {sorted(wanted | set(KEYS))}\n" in by_hand.stdout
+
+
 # --- a home that is not as it should be ---------------------------------------------------------------------------
 
 

@@ -21,5 +21,5 @@ PROGRAMS: dict[str, tuple[str, str, str, str]] = {
     "gateway": ("bubbles.programs.gateway", "Run", "", "run all daemons in this terminal, without systemd"),
     "cron": ("bubbles.programs.cron", "Run", "add|list|remove|...", "the jobs; without arguments: their daemon"),
     "agentd": ("bubbles.programs.agentd", "Daemons", "", "sessions, turns and tools"),
-    "modeld": ("bubbles.programs.modeld", "Daemons", "", "the only program that asks models and holds their keys"),
+    "modeld": ("bubbles.programs.modeld", "Daemons", "", "the only daemon that asks models and holds their keys"),
 }
