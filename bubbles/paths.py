@@ -108,9 +108,12 @@ class Home:
 
     @property
     def sockets(self) -> Path:
-        """The directory of the doors of this home's daemons: two homes never share one."""
+        """The directory of the doors of this home's daemons: two homes never share one.
+
+        It lies in XDG_RUNTIME_DIR, and in /tmp where that is unset, is not there, or is another user's (after `su`, `sudo -E`).
+        """
         real = os.path.realpath(self.root)
-        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        runtime = _runtime()
         own = "-" + hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
         mark = "" if real == os.path.realpath(os.path.expanduser("~/.bubbles")) else own
         if runtime and len(os.fsencode(runtime)) + len(mark) + len("/bubbles/channel-0123456789abcdef.sock") <= _SOCKET_MOST:
@@ -135,3 +138,14 @@ class Home:
 
     def lock(self, name: str) -> Path:
         return self.run / f"{name}.lock"
+
+
+def _runtime() -> str:
+    """XDG_RUNTIME_DIR, where it names a directory of this user's; else ""."""
+    path = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ""
+    usable = os.path.isabs(path) and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return path if usable else ""

@@ -1,0 +1,76 @@
+"""Where the sockets lie: one answer for every program of a home, whatever became of XDG_RUNTIME_DIR."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bubbles.bus.dial import Dial
+from bubbles.bus.lock import is_running
+from bubbles.paths import Home
+
+ROOT = Path(__file__).parents[1]
+
+
+def unusable(tmp_path: Path) -> dict[str, str | None]:
+    """What XDG_RUNTIME_DIR may be that is no runtime directory of ours."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "loop").symlink_to("loop")
+    others = tmp_path / "others"
+    others.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        os.chown(others, 12345, 12345)
+    else:
+        others = Path("/")
+    missing = tmp_path / "missing"
+    found = {"unset": None, "empty": "", "relative": ".", "missing": str(missing), "missing below": str(missing / "deep" / "er")}
+    return found | {name: str(tmp_path / name) for name in ("file", "open", "loop")} | {"others": str(others)}
+
+
+@pytest.fixture(params=["unset", "empty", "relative", "missing", "missing below", "file", "open", "loop", "others"])
+def runtime(request, tmp_path, monkeypatch):
+    value = unusable(tmp_path)[request.param]
+    monkeypatch.delenv("XDG_RUNTIME_DIR") if value is None else monkeypatch.setenv("XDG_RUNTIME_DIR", value)
+
+
+def test_without_a_runtime_directory_of_ours_they_lie_in_tmp(home, runtime):
+    assert home.sockets.parent == Path("/tmp")
+    assert home.sockets.name.startswith(f"bubbles-{os.geteuid()}-")
+
+
+def test_all_meet(home, tmp_path, monkeypatch):
+    found = set()
+    for value in unusable(tmp_path).values():
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        if value is not None:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", value)
+        found.add(home.sockets)
+    assert len(found) == 1
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    assert home.sockets.parent == tmp_path / "run"
+    assert Home(tmp_path / "other").sockets not in {*found, home.sockets}
+
+
+def test_a_daemon_with_a_lost_runtime_directory_and_a_caller_without_any_meet(home, tmp_path, monkeypatch):
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "lost"), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-m", "tests.small_daemon", "with_door"], env=env, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        while "daemon.ready" not in process.stderr.readline():
+            assert process.poll() is None
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        assert is_running(home, "small") == process.pid
+        with Dial(home, "small") as dial:
+            assert dial.call("ping")[0]["pid"] == process.pid
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+        for path in home.sockets.iterdir():
+            path.unlink()
+        home.sockets.rmdir()
