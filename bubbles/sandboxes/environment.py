@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bubbles.errors import Misconfigured
+from bubbles.lending import withheld
 
-_NEVER = re.compile(
-    r"""LD_.* | DYLD_.* | BASH_ENV | BASH_FUNC_.* | ENV | SHELLOPTS | BASHOPTS | IFS | PS4 | PROMPT_COMMAND
-    | PYTHON(PATH|STARTUP|HOME) | NODE_OPTIONS | PERL5(OPT|LIB) | RUBY(OPT|LIB) | GIT_(CONFIG.*|SSH.*|DIR|EXEC_PATH|ASKPASS) | SSH_ASKPASS
-    | SSH_AUTH_SOCK | GPG_AGENT_INFO | DBUS_.* | XDG_RUNTIME_DIR | DISPLAY | WAYLAND_DISPLAY | XAUTHORITY
-    | NOTIFY_SOCKET | WATCHDOG_.* | LISTEN_.* | JOURNAL_STREAM | INVOCATION_ID | CREDENTIALS_DIRECTORY | BUBBLES_.*
-    | .*(KEY|TOKEN|SECRET|PASSW|CREDENTIAL).*""",
-    re.VERBOSE | re.IGNORECASE,
-)
 # What a program should know that has no terminal and nobody to ask.
 _MANNERS = {
     "TERM": "dumb",
@@ -36,23 +28,19 @@ _MANNERS = {
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def may_pass(name: str) -> bool:
-    """Whether a command may see a variable of this name."""
-    return _NEVER.fullmatch(name) is None and "=" not in name and name.isprintable()
-
-
 def check(names: Iterable[str]) -> None:
     """Raises Misconfigured for the first of `names`, those of tools.sandbox.pass_env, that must not be passed."""
     for name in names:
-        if not may_pass(name):
+        if why := withheld(name):
             raise Misconfigured(
-                f"tools.sandbox.pass_env names {name}, which is never passed to commands", remedy=f"take {name} out of tools.sandbox.pass_env"
+                f"tools.sandbox.pass_env names {name}, which is never passed to commands: {why}",
+                remedy=f"take {name} out of tools.sandbox.pass_env",
             )
 
 
 def inherited(environ: Mapping[str, str], path_append: str = "", timezone: str = "") -> dict[str, str]:
     """The owner's own environment without what is never passed."""
-    kept = {name: value for name, value in environ.items() if may_pass(name)}
+    kept = {name: value for name, value in environ.items() if not withheld(name)}
     return kept | _MANNERS | {"PATH": _path(kept.get("PATH") or _PATH, path_append)} | _zone(timezone)
 
 
@@ -72,7 +60,7 @@ def private(environ: Mapping[str, str], home: Path, pass_env: Iterable[str] = ()
         "XDG_DATA_HOME": str(home / ".local/share"),
         "XDG_STATE_HOME": str(home / ".local/state"),
     }
-    passed = {name: environ[name] for name in pass_env if name in environ and may_pass(name)}
+    passed = {name: environ[name] for name in pass_env if name in environ and not withheld(name)}
     return _zone(environ.get("TZ", "")) | made | _MANNERS | passed | _zone(timezone)
 
 

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bubbles.errors import Misconfigured, OutsideWorkspace, Refused, ToolError
+from bubbles.lending import SYSTEM, WHOLE
 from bubbles.workspace import Grant, Workspace, WritePolicy, shown
 from bubbles.workspace import beneath as below
-from bubbles.workspace.grant import _SYSTEM, _WHOLE
 from tests.workspace.trees import SECRET, everything, session
 
 
@@ -423,8 +423,8 @@ def test_what_may_not_be_lent_is_refused_and_left_out(tmp_path: Path, alice: Pat
     (tmp_path / "link").symlink_to(home)
     (tmp_path / "file").write_text("")
     never = [
-        *_WHOLE,
-        *_SYSTEM,
+        *WHOLE,
+        *SYSTEM,
         os.path.expanduser("~"),
         str(home),
         str(home.parent),
