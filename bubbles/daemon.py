@@ -107,7 +107,8 @@ Serve = Callable[[Daemon], Awaitable[None]]
 def main(name: str, serve: Serve, argv: Sequence[str] | None = None, *, about: str = "", takes: str = "") -> NoReturn:
     """Run the daemon `name` to its end, and the process with it: raises SystemExit with its exit code.
 
-    `about` is the text of `--help`. A daemon that `takes` an argument (`"NAME"`) is called `name-ARGUMENT`, and finds it in `daemon.args`.
+    `about` is its page: as for every program, the docstring of its module. A daemon that `takes` an argument (`"NAME"`) is called
+    `name-ARGUMENT`, and finds it in `daemon.args`.
     """
     options = _options(name, about, takes, sys.argv[1:] if argv is None else argv)
     sys.exit(_code("-".join([name, *options.args]), serve, options))
@@ -166,33 +167,35 @@ async def _serve(home: Home, name: str, serve: Serve, options: argparse.Namespac
 
 
 def _options(name: str, about: str, takes: str, argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=f"bubbles-{name}", description=about or None, epilog=EXITS, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = _Page(prog=f"bubbles {name}", usage=f"bubbles {name} [OPTIONS]{takes and f' {takes}'}", allow_abbrev=False, add_help=False)
+    parser.what, _, parser.rest = about.strip().partition("\nInput:")
     if takes:
-        parser.add_argument("args", metavar=takes, nargs=1)
+        parser.add_argument("args", metavar=takes, nargs=1, help=argparse.SUPPRESS)
     else:
         parser.set_defaults(args=[])
-    parser.add_argument("--until-idle", metavar="SECONDS", type=float, help="end by itself when nobody has needed it for so long")
-    parser.add_argument("--once", action="store_true", help="do what there is to do now, and end")
-    parser.add_argument("--version", action="version", version=f"bubbles {__version__}")
-    parser.error = _usage  # type: ignore[method-assign, assignment]
+    parser.add_argument("--until-idle", metavar="SECONDS", type=float, help="End when nobody has needed it for so long.")
+    parser.add_argument("--once", action="store_true", help="Do what there is to do now, and end.")
+    parser.add_argument("-V", "--version", action="version", version=f"bubbles {name} {__version__}", help="Say which version this is.")
+    parser.add_argument("-h", "--help", action="help", help="Print this page.")
     return parser.parse_args(argv)
 
 
-EXITS = """\
-exit codes:
-  0   done, or asked to stop
-  64  the call is wrong
-  70  a bug; the log has the traceback
-  75  try again: it is running already, or the disk is full
-  78  the configuration is wrong
-"""
+class _Page(argparse.ArgumentParser):
+    """The options of a daemon, and its page in the order of all programs: the call, what it does, options, input, output, exit codes, examples."""
 
+    what = rest = ""
 
-def _usage(text: str) -> None:
-    print(f"bubbles: {text}\n  try: --help", file=sys.stderr)
-    raise SystemExit(USAGE)
+    def format_help(self) -> str:
+        options = self._get_formatter()
+        options.start_section("Options")
+        options.add_arguments([action for action in self._actions if action.option_strings])
+        options.end_section()
+        parts = [f"Usage: {self.usage}", self.what.strip(), options.format_help().strip()]
+        return "\n\n".join([*filter(None, parts), *([f"Input:{self.rest.rstrip()}"] if self.rest else [])]) + "\n"
+
+    def error(self, message: str) -> NoReturn:
+        print(f"bubbles: {message}\n  try: {self.prog} --help", file=sys.stderr)
+        raise SystemExit(USAGE)
 
 
 def _told(error: BubblesError) -> int:

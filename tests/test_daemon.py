@@ -73,11 +73,11 @@ def manager(tmp_path):
 
 def test_options_that_end_at_once(home):
     version = run("silent", "--version")
-    assert (version.returncode, version.stdout) == (0, f"bubbles {__version__}\n")
+    assert (version.returncode, version.stdout) == (0, f"bubbles small {__version__}\n")
     shown = run("silent", "--help")
     assert shown.returncode == 0
-    assert "--until-idle SECONDS" in shown.stdout
-    assert "exit codes:" in shown.stdout
+    assert shown.stdout.startswith("Usage: bubbles small [OPTIONS]\n")
+    assert "\nOptions:\n  --until-idle SECONDS" in shown.stdout
 
 
 @pytest.mark.parametrize("args", [["--fly"], ["--until-idle", "soon"], ["--until-idle"], ["extra"], ["--ver"]])
@@ -85,7 +85,7 @@ def test_a_wrong_call_is_64(home, args):
     ended = run("silent", *args)
     assert ended.returncode == 64
     assert ended.stderr.startswith("bubbles: ")
-    assert "  try: --help" in ended.stderr
+    assert "  try: bubbles small --help" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

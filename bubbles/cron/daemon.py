@@ -19,14 +19,6 @@ from bubbles.cron.ops import Ops
 from bubbles.cron.service import Service
 from bubbles.daemon import Daemon
 
-ABOUT = """\
-Keep time: send each job's message to its session when it is due.
-
-input:   questions at its door; cron/jobs.json; what agentd tells of the turns that jobs began
-output:  messages in the queue inbound/cron; a log on standard error, or in the journal
-"""
-
-
 async def serve(daemon: Daemon) -> None:
     """Live until the daemon is told to stop; with `--once`, until what was due has been sent."""
     agentd, woken = Caller(daemon.home, "agentd"), asyncio.Event()
@@ -88,5 +80,5 @@ def _asked(ops: Ops, wake: Callable[[], object]) -> Op:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """The program."""
-    daemon.main("cron", serve, argv, about=ABOUT)
+    """The daemon, with its options alone: its page is that of `bubbles cron`."""
+    daemon.main("cron", serve, argv)

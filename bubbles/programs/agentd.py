@@ -1,8 +1,29 @@
-"""bubbles-agentd: the daemon that owns the sessions, runs their turns and their tools. It holds no key and knows no platform."""
+"""The daemon that keeps sessions, and runs their turns and their tools. It holds no key and knows no platform.
+
+With --once it takes what lies in the queues, brings every open turn to its end, and ends itself. Models are asked
+through modeld, which has to run meanwhile.
+
+Input:
+  messages in the queues inbound/*; the journals of turns that were cut short; questions at its door
+  (bubbles/bus/PROTOCOL.md); the sections agents, channels, gateway and tools of config.json
+Output:
+  replies in the queues outbound/*, and to those who wait at its door; a log on standard error, or in the journal
+Exit codes:
+  0   done, or asked to stop
+  64  the call is wrong
+  70  a bug; the log has the traceback
+  75  try again: it is running already, or the disk is full
+  78  the configuration is wrong
+Examples:
+  bubbles agentd
+  bubbles agentd --until-idle 60 2>> agentd.log
+  bubbles modeld --until-idle 10 & bubbles agentd --once
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from bubbles import config, log
 from bubbles.agentd.agent import Agent
@@ -11,9 +32,11 @@ from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.daemon import main as run
 
+_LOOK_S = 0.05  # with --once, between two looks whether all is done
+
 
 async def serve(daemon: Daemon) -> None:
-    """Live until the daemon is told to stop."""
+    """Live until the daemon is told to stop; with `--once`, until nothing is left to do now."""
     settings = config.load(daemon.home, "agents", "channels", "gateway", "tools")
     log.redact(settings.secrets())
     for warning in settings.warnings:
@@ -24,6 +47,10 @@ async def serve(daemon: Daemon) -> None:
     taking = None
     try:
         await agent.open()
+        if daemon.once:
+            daemon.ready("doing what there is to do")
+            await _all_at_once(agent, daemon)
+            return
         taking = asyncio.create_task(agent.intake.run())
         daemon.busy = lambda: agent.busy or door.answering > 0
         daemon.on_tick.append(agent.intake.ring)
@@ -37,9 +64,15 @@ async def serve(daemon: Daemon) -> None:
         door.close()
 
 
+async def _all_at_once(agent: Agent, daemon: Daemon) -> None:
+    while not daemon.stopping.is_set() and (await agent.intake.scan() or agent.busy):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(daemon.stopping.wait(), _LOOK_S)
+
+
 def main(argv: list[str] | None = None) -> None:
     """The program."""
-    run("agentd", serve, argv)
+    run("agentd", serve, argv, about=__doc__ or "")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,20 @@
-"""bubbles-modeld: the only program that asks models, and that holds their keys."""
+"""The daemon that asks models, and that alone of all daemons holds the keys of their providers.
+
+Input:
+  questions at its door (bubbles/bus/PROTOCOL.md); the sections agents and providers of config.json
+Output:
+  answers; a log on standard error, or in the journal
+Exit codes:
+  0   done, or asked to stop
+  64  the call is wrong
+  70  a bug; the log has the traceback
+  75  try again: it is running already, or the disk is full
+  78  the configuration is wrong
+Examples:
+  bubbles modeld
+  BUBBLES_PROVIDERS__CUSTOM__API_KEY=$(pass show model) bubbles modeld
+  bubbles modeld --once && echo 'the configuration can be read'
+"""
 
 from __future__ import annotations
 
@@ -10,13 +26,6 @@ from bubbles import config, daemon, log
 from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.providers.service import Service
-
-ABOUT = """\
-Ask models: the program that holds the keys of their providers, and the only one.
-
-input:   questions at its door (bubbles/bus/PROTOCOL.md); the sections agents and providers of config.json
-output:  answers; a log on standard error, or in the journal
-"""
 
 
 async def serve(daemon: Daemon) -> None:
@@ -42,7 +51,7 @@ async def serve(daemon: Daemon) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The program."""
-    daemon.main("modeld", serve, argv, about=ABOUT)
+    daemon.main("modeld", serve, argv, about=__doc__ or "")
 
 
 if __name__ == "__main__":
