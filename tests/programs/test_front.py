@@ -19,8 +19,6 @@ from bubbles.programs import PROGRAMS, front
 from bubbles.programs.page import HEADINGS, Page
 from tests.programs.run import BIN, bubbles
 
-
-
 # -- the registry ----------------------------------------------------------------------------------
 
 
