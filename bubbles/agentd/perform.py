@@ -58,7 +58,8 @@ class Perform:
             self._session.prompt(tools=route.tools)
             self._session.window_tokens = min(self._session.defaults.context_tokens, route.window_tokens or self._session.defaults.context_tokens)
             turn.base_tokens = self._session.base_tokens + tools
-            turn.rules = replace(turn.rules, window_tokens=self._session.window_tokens, answer_tokens=self._answer_tokens(route))
+            answer = self._answer_tokens(route)
+            turn.rules = replace(turn.rules, window_tokens=self._session.window_tokens, answer_tokens=answer, shape=route.shape)
 
     async def effect(self, turn: Turn, action: Action) -> None:
         """Do one action that takes time, if it is still the one that is due."""
@@ -109,7 +110,7 @@ class Perform:
         route = await self._route_or_fail()
         tools = self._agent.tool_schemas if route.tools else Tools()
         system = {"role": "system", "content": self._session.prompt(tools=bool(tools.name))}
-        budget = turn.rules.budget_tokens - tools.tokens if turn.rules.window_tokens else 0
+        budget = int(turn.rules.budget_tokens / turn.scale) - tools.tokens if turn.rules.window_tokens else 0
         past = recent(self._session.history.lines, self._session.defaults.memory_window)
         lines = compose(context.encode(system), past, turn.request(), route.shape, budget)
         body = {

@@ -53,6 +53,7 @@ class Session:
         self.last_apology_at = float("-inf")
         self._last_text = ""
         self.window_tokens = 0  # of the model last routed to; 0: not known yet
+        self.scale = 1.0  # this model's tokens for one of our estimate, as it last counted them
         self._prompt: dict[bool, str] = {}
         self._told: dict[str, str] = {}
         self._told_lent = ""
@@ -165,6 +166,7 @@ class Session:
             window_tokens=self.window_tokens,
             answer_tokens=defaults.max_tokens,
             base_tokens=self.base_tokens,
+            scale=self.scale,
         )
 
     @property
@@ -214,6 +216,7 @@ class Session:
         if turn.usage:
             end["usage"] = turn.usage
         self.history.add_turn(lines, end)
+        self.scale = turn.scale
 
     # -- what tools work with ----------------------------------------------------------------------
 
