@@ -11,7 +11,7 @@ Exit codes:
   0    a reply came
   1    no answer came: standard error says why
   69   a daemon cannot be reached
-  78   the configuration is wrong
+  78   the configuration is wrong, or no model is set up
   130  interrupted; the turn was stopped
 Examples:
   git diff | bubbles ask -s work 'review this' | bubbles send telegram:42

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +69,21 @@ def test_no_answer_is_1_with_a_notice(place: Place) -> None:
     assert done.stderr == "bubbles: No answer: the model cannot be reached.\n"
     again = place.run("agent", "-m", "hello", "-s", "failing")  # the notice is throttled, the end of waiting is not
     assert (again.returncode, again.stdout, again.stderr) == (1, "", "bubbles: no answer (model down)\n")
+
+
+@pytest.mark.parametrize("providers", [{}, {"custom": {}}])
+def test_without_a_model_it_says_how_to_set_one_up(own_place: Place, providers: dict[str, object]) -> None:
+    own_place.home.config.write_text(json.dumps({"version": 1, "providers": providers}))
+    for argv in (("agent", "-m", "hi"), ("ask", "hi"), ("ask", "hi")):
+        done = own_place.run(*argv)
+        assert (done.returncode, done.stdout) == (78, "")
+        assert re.fullmatch(r"bubbles: .+\n  try: .*bubbles \w+.*\n", done.stderr), done.stderr
+    with own_place.terminal() as terminal:
+        terminal.expect("session main")
+        terminal.type("hi")
+        terminal.expect("try: ")
+        terminal.type("exit")
+        assert terminal.end() == 0
 
 
 def test_nothing_to_say_is_a_wrong_call(place: Place) -> None:

@@ -7,14 +7,20 @@ import shutil
 import sys
 from typing import Any
 
+from bubbles.errors import CONFIG
 from bubbles.kernel.clip import clean
 from bubbles.programs.terminal.conversation import Conversation
 from bubbles.programs.terminal.seen import Seen
 from bubbles.programs.terminal.stream import Piece, Stream, unanswered
 
+_NOT_SET_UP = "failed:not_set_up"
+
 
 def ask(talk: Conversation, text: str, *, live: bool) -> int:
-    """Say `text`, print what is said to it (`live`: as it comes), and return 0; 1 where no answer came, and print why to standard error."""
+    """Say `text`, print what is said to it (`live`: as it comes), and return 0.
+
+    Where no answer came, print why and what to do to standard error, and return 78 if that is to set up a model, else 1.
+    """
     seen = Seen(talk.home, talk.key)
     nothing_missed = seen.mark == seen.size
     message = talk.put(text)
@@ -30,7 +36,7 @@ def ask(talk: Conversation, text: str, *, live: bool) -> int:
     print(f"bubbles: {body.get('text') or unanswered(body['outcome'])}", file=sys.stderr)
     if body.get("remedy"):
         print(f"  try: {body['remedy']}", file=sys.stderr)
-    return 1
+    return CONFIG if body["outcome"] == _NOT_SET_UP else 1
 
 
 def _printed(talk: Conversation, message: str) -> dict[str, Any]:

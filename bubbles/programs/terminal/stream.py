@@ -62,7 +62,7 @@ class Stream:
         if outcome == "replied":
             return self._say(text) if not self.says else self.flush()
         remedy = f"\n  try: {body['remedy']}" if body.get("remedy") else ""
-        return [*self.flush(), Piece("notice", text + remedy) if text else Piece("note", unanswered(outcome))]
+        return [*self.flush(), Piece("notice", text + remedy) if text else Piece("note", unanswered(outcome) + remedy)]
 
     def _text(self, delta: str) -> list[Piece]:
         self.growing += delta

@@ -27,6 +27,13 @@ def replied(text: str) -> dict[str, Any]:
     return {"outcome": "replied", "text": text, "turn": "t"}
 
 
+@pytest.mark.parametrize("text", ["", "No answer."])
+def test_what_can_be_done_is_told_whether_or_not_the_notice_is(text: str) -> None:
+    (piece,) = printed([], {"outcome": "failed:not_set_up", "text": text, "remedy": "bubbles onboard"})
+    assert piece.text.endswith("\n  try: bubbles onboard")
+    assert piece.text.startswith(text or "no answer (not set up)")
+
+
 # -- blocks ----------------------------------------------------------------------------------------
 
 
