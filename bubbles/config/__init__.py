@@ -12,15 +12,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from bubbles.config import environment, faults, file
-from bubbles.config.section import Key, Section, arrange, dotted, field, fold, plain, within
-from bubbles.config.settings import SECTIONS, SESSION_KEYS, Effective, Settings, section_class, session_settings
-from bubbles.config.version import VERSION, migrate
+from bubbles.config.section import Key, Section, arrange, dotted, field, fold, nearest, plain, within
+from bubbles.config.settings import SECTIONS, SESSION_KEYS, Effective, Settings, section_class, session_file, session_settings
+from bubbles.config.version import SESSION_VERSION, VERSION, migrate
 from bubbles.errors import Misconfigured, Usage
 from bubbles.paths import Home
 
 __all__ = [
     "SECTIONS",
     "SESSION_KEYS",
+    "SESSION_VERSION",
     "VERSION",
     "Effective",
     "Key",
@@ -32,6 +33,7 @@ __all__ = [
     "plain",
     "refresh",
     "save",
+    "session_file",
     "session_settings",
     "settings_of",
 ]
@@ -52,6 +54,9 @@ def load(home: Home, *sections: str, env: Mapping[str, str] | None = None) -> Se
     found = {name: _load(name, raw.get(name, {}), variables, home, unknown, warnings) for name in sections or SECTIONS}
     warnings += [f"{where}: {_is_none(key)}; it is kept and does nothing" for key in unknown]
     warnings += filter(None, [file.tighten(home.config)])
+    for name, section in found.items():
+        found[name], gone = section.at_hand()
+        warnings += [f"{where}: {text}" for text in gone]
     return Settings(home, found, tuple(warnings))
 
 
@@ -85,7 +90,7 @@ def _load(name: str, raw: Any, env: Mapping[str, str], home: Home, unknown: list
 
 def _validated(name: str, cls: type[Section], tree: Any, home: Home, sources: Mapping[Key, str]) -> Section:
     try:
-        return cls.model_validate(tree)
+        return cls.model_validate(tree, context={"home": home.root})
     except ValidationError as error:
         raise faults.misconfigured(error, (name,), cls, str(home.config), sources) from None
 
@@ -111,17 +116,14 @@ def _is_none(key: Key) -> str:
 
 
 def _nearest(key: Key) -> str:
-    from difflib import get_close_matches  # only for those who mistype
-
     names: Mapping[str, Any] = dict.fromkeys(SECTIONS)
     if len(key) > 1:
         top = fold(str(key[0]))
         _, above = field(section_class(top), key[1:-1]) if len(key) > 2 and top in SECTIONS else (key, None)
         inner, container = (section_class(top), None) if len(key) == 2 and top in SECTIONS else within(above.annotation if above else None)
         names = inner.model_fields if inner is not None and container is None else {}
-    folded = {fold(name): name for name in names}
-    match = get_close_matches(fold(str(key[-1])), folded, 1, 0.7)
-    return dotted((*key[:-1], folded[match[0]])) if match else ""
+    found = nearest(str(key[-1]), {fold(name): name for name in names})
+    return dotted((*key[:-1], found)) if found else ""
 
 
 def save(home: Home, changes: Mapping[Any, Any]) -> None:

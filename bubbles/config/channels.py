@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
-from bubbles.config.section import ApiKey, Name, Secret, Section, Url, not_yet
+from bubbles.config.section import ApiKey, Name, Promised, Secret, Section, Url, not_yet
 from bubbles.errors import DataError
 from bubbles.messages import Address
 
@@ -26,10 +26,12 @@ def _addresses(value: dict[str, list[str]]) -> dict[str, list[str]]:
     return value
 
 
-class Platform(Section):
+class Platform(Promised):
     """What every platform has. An empty `allow_from` lets in nobody but those who have been paired."""
 
-    enabled: Annotated[StrictBool, not_yet("this channel", False)] = False
+    not_built = "this channel"
+
+    enabled: StrictBool = False
     allow_from: list[str] = Field(default_factory=list)  # ids of people, as the platform writes them; "*": everybody
     targets: list[str] = Field(default_factory=list)  # chats that the assistant may write to unasked
     on_uncertain: Literal["resend", "hold"] = "resend"  # what becomes of a message whose sending was begun and never confirmed

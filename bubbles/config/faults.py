@@ -36,15 +36,17 @@ def sentences(error: ValidationError, at: Key, annotation: Any, sources: Mapping
 
 def _told(one: Any, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tuple[str, str]:
     """(sentence, remedy) for one of pydantic's findings."""
-    key = (*at, *(part for part in one["loc"] if part != "[key]"))
+    said = one["ctx"]["error"] if one["type"] == "value_error" else None
+    below = said.below if isinstance(said, NotYet) else ()
+    key = (*at, *(part for part in one["loc"] if part != "[key]"), *below)
     found = _field(annotation, one["loc"])
     section, container = within(found.annotation if isinstance(found, FieldInfo) else found)
     of_a_group = section is not None and container is None and one["type"] == "value_error"  # settings that do not go together
     variable = next((name for place, name in sources.items() if place == key[: len(place)] or (of_a_group and place[: len(key)] == key)), "")
     name = f"{dotted(key)} (from {variable})" if variable else dotted(key)
-    said = one["ctx"]["error"] if one["type"] == "value_error" else None
     if isinstance(said, NotYet):
-        return f"{name}: {said}", f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(said.instead)}"
+        others = f", or to one of: {', '.join(said.built)}" if said.built else ""
+        return f"{name}: {said}", f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(said.instead)}{others}"
     if one["type"] == "missing":
         return f"{name} is missing", ""
     if of_a_group:

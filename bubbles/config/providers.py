@@ -1,6 +1,7 @@
 """The section `providers`: one class for each party that can be asked for an answer.
 
-It does not know how one is asked, nor which of them can be asked yet: `bubbles.providers` does, and refuses the others by name.
+It does not know how one is asked: `bubbles.providers` does. Which of them can be asked yet is said by `not_built` here and by the registry
+there, and a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from typing import Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from bubbles.config.section import ApiKey, Headers, PathText, Secret, Section, Url
+from bubbles.config.section import ApiKey, Headers, NotYet, PathText, Promised, Secret, Section, Url, fold
 
 
-class Provider(Section):
+class Provider(Promised):
     """What every provider has. `base_url` "" is the provider's own address."""
+
+    not_built = "this provider"
 
     base_url: Url = ""
     headers: Headers = Field(default_factory=dict)  # sent with each request; as secret as a key
@@ -85,17 +88,23 @@ class Traits(Section):
     reasoning: Literal["drop", "keep", "require"] = "drop"  # what becomes of earlier reasoning in a request
 
 
-class Custom(Keyed):
-    """Any endpoint that speaks OpenAI's chat protocol; the key is optional."""
+class SelfHosted(Keyed):
+    """An endpoint of the owner's own that speaks OpenAI's chat protocol; the key is optional."""
+
+    not_built = ""
 
     models: dict[str, Traits] = Field(default_factory=dict)  # by the endpoint's own names
 
 
-class Ollama(Keyed):
+class Custom(SelfHosted):
+    """Any endpoint."""
+
+
+class Ollama(SelfHosted):
     """Ollama on this or another machine."""
 
 
-class Vllm(Keyed):
+class Vllm(SelfHosted):
     """vLLM on this or another machine."""
 
 
@@ -107,8 +116,10 @@ class GitHubCopilot(Provider):
     """GitHub Copilot, by login."""
 
 
-class Embedded(Section):
+class Embedded(Promised):
     """A model file run by Bubbles itself."""
+
+    not_built = ""
 
     model_path: PathText = ""  # a GGUF file
     context_tokens: StrictInt = Field(default=8192, ge=512, le=1_000_000)
@@ -138,3 +149,18 @@ class Providers(Section):
     openai_codex: OpenAICodex = Field(default_factory=OpenAICodex)
     github_copilot: GitHubCopilot = Field(default_factory=GitHubCopilot)
     embedded: Embedded = Field(default_factory=Embedded)
+
+
+def built() -> list[str]:
+    """The providers that can be asked."""
+    return [name for name, info in Providers.model_fields.items() if not info.annotation.not_built]  # type: ignore[union-attr]
+
+
+def known(name: str) -> str:
+    """`name`, the name of a provider that can be asked, or "". Raises ValueError for another name, NotYet for one that is not built."""
+    found = next((field for field in Providers.model_fields if fold(field) == fold(name)), "")
+    if name and not found:
+        raise ValueError(f'one of {", ".join(built())}; or "", to find it from the model\'s name')
+    if name and found not in built():
+        raise NotYet(f"the provider {found}", "", built=built())
+    return name

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from bubbles.errors import Misconfigured
@@ -23,6 +23,35 @@ class Section(BaseModel):
     """A group of settings. Numbers are accepted where text is wanted (ids of chats are often written so), and nothing else is guessed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, protected_namespaces=())
+
+    def at_hand(self) -> tuple[Self, list[str]]:
+        """What of it can be had now, and a sentence for each thing that cannot."""
+        return self, []
+
+
+class Promised(Section):
+    """A section that is written down before its feature is built: until then, no value in it but the defaults is accepted.
+
+    `not_built` says what is missing; the class of a feature that is there sets it to "". That one line is all that is to be lifted."""
+
+    not_built: ClassVar[str]
+
+    @field_validator("*")
+    @classmethod
+    def _nothing_is_ignored(cls, value: Any, info: ValidationInfo) -> Any:
+        if cls.not_built and (found := _differing(value, cls.model_fields[str(info.field_name)].get_default(call_default_factory=True))):
+            raise NotYet(cls.not_built, plain(found[1]), found[0])
+        return value
+
+
+def _differing(value: Any, default: Any) -> tuple[Key, Any] | None:
+    """Where, below a value, the first thing stands that is not as in `default`, and what stands there in `default`."""
+    if not isinstance(value, Section):
+        return None if value == default else ((), default)
+    for name in type(value).model_fields:
+        if found := _differing(getattr(value, name), getattr(default, name)):
+            return (name, *found[0]), found[1]
+    return None
 
 
 def dotted(key: Key) -> str:
@@ -40,6 +69,14 @@ def fold(key: str) -> str:
     True
     """
     return key.replace("_", "").replace("-", "").lower()
+
+
+def nearest(key: str, names: Mapping[str, str]) -> str:
+    """Which of `names`, by their folded forms, was meant by `key`; "" where none is near."""
+    from difflib import get_close_matches  # only for those who mistype
+
+    match = get_close_matches(fold(key), names, 1, 0.7)
+    return names[match[0]] if match else ""
 
 
 def within(annotation: Any) -> tuple[type[Section] | None, type | None]:
@@ -130,11 +167,11 @@ def plain(value: Any) -> Any:
 
 
 class NotYet(ValueError):
-    """The feature behind a setting is not built; `instead` is the value to go back to."""
+    """The feature behind a setting is not built; `instead` is the value to go back to, and `built` what else there is; `below`: where in it."""
 
-    def __init__(self, what: str, instead: Any) -> None:
+    def __init__(self, what: str, instead: Any, below: Key = (), *, built: Sequence[str] = ()) -> None:
         super().__init__(f"{what} is not built yet")
-        self.instead = instead
+        self.instead, self.below, self.built = instead, below, built
 
 
 def not_yet(what: str, *built: Any) -> AfterValidator:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bubbles.config import environment, faults
-from bubbles.config.section import Key, Section, arrange, dotted, field, fold, secrets
+from bubbles.config.section import Key, Section, arrange, dotted, field, fold, nearest, secrets
+from bubbles.config.version import SESSION_MIGRATIONS, SESSION_VERSION, migrate
 from bubbles.paths import Home
 
 if TYPE_CHECKING:
@@ -96,17 +97,31 @@ def session_settings(settings: Settings, raw: Mapping[str, Any], where: str = "t
     """The owner's settings (sections agents and tools) with what a session's own file changes; each key replaces the owner's value.
 
     Raises Misconfigured naming the key where a value is wrong."""
+    raw = session_file(raw, where)
     names = {fold(name): name for name in SESSION_KEYS}
     values: dict[str, Any] = {name: _at(settings, key) for name, key in SESSION_KEYS.items()}
     unknown: list[Key] = []
     for key, value in raw.items():
         name = names.get(fold(key))
         if name is not None:
-            values[name] = _checked(name, value, where, unknown)
+            values[name] = _checked(name, value, settings.home, where, unknown)
         elif key != "version":
             unknown.append((key,))
     values["workspaces"] = tuple(values["workspaces"])
-    return Effective(**values, warnings=tuple(f"{where}: {dotted(key)} is not a setting of a session; it does nothing" for key in unknown))
+    return Effective(**values, warnings=tuple(f"{where}: {_is_none(key)}; it does nothing" for key in unknown))
+
+
+def session_file(raw: Mapping[str, Any], where: str = "the session's config.json") -> dict[str, Any]:
+    """What a session's config.json of any form says, in the form in which it is to be written: its version stands first.
+
+    Raises Misconfigured for one of a newer program."""
+    return migrate(dict(raw), where, steps=SESSION_MIGRATIONS, version=SESSION_VERSION)
+
+
+def _is_none(key: Key) -> str:
+    names = {fold(name): name for name in SESSION_KEYS}
+    near = nearest(str(key[0]), names) if len(key) == 1 else ""
+    return f"{dotted(key)} is not a setting of a session" + (f" (did you mean {near}?)" if near else "")
 
 
 def _at(settings: Settings, key: tuple[str, ...]) -> Any:
@@ -116,7 +131,7 @@ def _at(settings: Settings, key: tuple[str, ...]) -> Any:
     return value
 
 
-def _checked(name: str, value: Any, where: str, unknown: list[Key]) -> Any:
+def _checked(name: str, value: Any, home: Home, where: str, unknown: list[Key]) -> Any:
     top, *rest = SESSION_KEYS[name]
     _, found = field(section_class(top), tuple(rest))
     assert found is not None, name
@@ -124,6 +139,6 @@ def _checked(name: str, value: Any, where: str, unknown: list[Key]) -> Any:
     if isinstance(value, str) and not environment.fits(found, value):
         value = environment.fit(found, value, (name,), unknown)  # as typed in a terminal
     try:
-        return environment.adapter(found).validate_python(value)
+        return environment.adapter(found).validate_python(value, context={"home": home.root})
     except ValidationError as error:
         raise faults.misconfigured(error, (name,), found, where, {}) from None

@@ -1,4 +1,4 @@
-"""Which form of config.json this program writes, and the steps that lead to it from every older one."""
+"""Which form of config.json this program writes, the owner's and a session's, and the steps that lead to it from every older one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bubbles.errors import DataError, Misconfigured, ProtocolError
 Raw = dict[str, Any]
 VERSION = 1
 MIGRATIONS: Mapping[int, Callable[[Raw], Raw]] = {}  # n: what makes a file of version n one of n + 1
+SESSION_VERSION = 1
+SESSION_MIGRATIONS: Mapping[int, Callable[[Raw], Raw]] = {}
 
 
 def migrate(raw: Raw, where: str, *, steps: Mapping[int, Callable[[Raw], Raw]] = MIGRATIONS, version: int = VERSION) -> Raw:

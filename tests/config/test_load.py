@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from bubbles import config
 from bubbles.config import version
-from bubbles.config.section import Section, fold, within
+from bubbles.config.environment import put as put_in
+from bubbles.config.providers import Providers, built
+from bubbles.config.section import Key, Section, dotted, fold, plain, secrets, within
 from bubbles.config.settings import section_class
 from bubbles.errors import Misconfigured
 from bubbles.paths import Home
@@ -46,28 +51,30 @@ def test_no_file_means_all_defaults(home: Home) -> None:
     ("section", "raw"),
     [
         ("tools", {"sandbox": {"backend": "local", "pass_env": ["FOO"]}, "exec": {"timeout_s": 600, "path_append": "/opt/x/bin"}}),
-        ("tools", {"files": {"write_soul": True}, "workspaces": ["/srv/a", "/srv/b:rw", {"path": "/srv/c", "mode": "rw"}]}),
+        ("tools", {"files": {"write_soul": True}, "exec": {"timeout_s": 900, "timeout_max_s": 3600}}),
         ("agents", {"defaults": {"interjection": "preempt", "timezone": "Europe/Berlin", "language": "zh", "concurrency": 3}}),
-        ("channels", {"people": {}, "telegram": {"token": "1:a", "allow_from": [42, "ann"]}}),
+        ("channels", {"people": {}, "telegram": {"token": "", "allow_from": []}, "slack": {"dm": {"policy": "allowlist"}}, "qq": {}}),
         ("providers", {"custom": {"base_url": "http://127.0.0.1:1/v1/", "models": {"a.b/c": {"tools": False}}, "headers": {"X-A": "b c"}}}),
         ("providers", {"openai_codex": {"headers": {}}, "embedded": {"model_path": "~/m.gguf", "idle_s": 0}}),
+        ("providers", {name: {"models": {"m": {"tools": False, "reasoning": "keep"}}} for name in ("custom", "ollama", "vllm")}),
+        ("agents", {"defaults": {"context_tokens": 4096, "keep_tokens": 1024, "result_tokens": 1000, "max_tokens": 4095}}),
     ],
 )
 def test_what_is_allowed_loads(home: Home, section: str, raw: dict[str, Any]) -> None:
     assert load(home, {section: raw}, section).warnings == ()
 
 
-def test_values_arrive_as_they_are_meant(home: Home) -> None:
+def test_values_arrive_as_they_are_meant(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
     settings = load(
         home,
         {
-            "tools": {"workspaces": ["/srv/b:rw", "~/x"]},
-            "channels": {"telegram": {"allow_from": [42]}},
-            "providers": {"custom": {"api_key": "  sk-abc\n", "base_url": "http://h/v1/"}},
+            "tools": {"workspaces": [f"{tmp_path}/b:rw", {"path": str(tmp_path / "b")}]},
+            "providers": {"vllm": {"models": {"m": {"contextTokens": 5}}}, "custom": {"api_key": "  sk-abc\n", "base_url": "http://h/v1/"}},
         },
     )
-    assert [(g.path, g.mode) for g in settings.tools.workspaces] == [("/srv/b", "rw"), (os.path.expanduser("~/x"), "ro")]
-    assert settings.channels.telegram.allow_from == ["42"]
+    assert [(g.path, g.mode) for g in settings.tools.workspaces] == [(str(tmp_path / "b"), "rw"), (str(tmp_path / "b"), "ro")]
+    assert settings.providers.vllm.models["m"].context_tokens == 5
     assert settings.providers.custom.api_key.get_secret_value() == "sk-abc"
     assert settings.providers.custom.base_url == "http://h/v1"
 
@@ -83,13 +90,27 @@ def test_values_arrive_as_they_are_meant(home: Home) -> None:
         ({"agents": {"defaults": {"timezone": "../../etc/passwd"}}}, "agents.defaults.timezone"),
         ({"agents": {"defaults": {"result_tokens": 9, "keep_tokens": 5}}}, "agents.defaults.result_tokens: found 9"),
         ({"agents": {"defaults": {"result_tokens": 30000}}}, "agents.defaults: result_tokens (30000) must be less than keep_tokens (24000)"),
+        ({"agents": {"defaults": {"keep_tokens": 8192, "context_tokens": 8192}}}, "keep_tokens (8192) must be less than context_tokens (8192)"),
+        ({"agents": {"defaults": {"max_tokens": 128000}}}, "max_tokens (128000) must be less than context_tokens (128000)"),
+        ({"agents": {"defaults": {"context_tokens": 5000}}}, "keep_tokens (24000) must be less than context_tokens (5000); max_tokens (8192)"),
+        ({"agents": {"defaults": {"context_tokens": 4095}}}, "context_tokens: found 4095; allowed: a whole number from 4096 to 10000000; the prompt"),
+        ({"agents": {"defaults": {"provider": "gpt5"}}}, 'provider: found "gpt5"; allowed: one of custom, ollama, vllm, embedded; or ""'),
         ({"agents": {"defaults": []}}, "agents.defaults: found a list; allowed: an object"),
         ({"agents": 3}, "agents: found a number; allowed: an object"),
         ({"agents": None}, "agents: found null"),
-        ({"tools": {"exec": {"timeout_s": 601}}}, "tools.exec.timeout_s: found 601; allowed: a number from 1 to 600"),
+        ({"tools": {"exec": {"timeout_s": 601}}}, "tools.exec: timeout_s (601) must not be more than timeout_max_s (600)"),
+        ({"tools": {"exec": {"timeout_max_s": 3601}}}, "tools.exec.timeout_max_s: found 3601; allowed: a number from 1 to 3600"),
         ({"tools": {"exec": {"path_append": "bin:/x"}}}, "tools.exec.path_append"),
         ({"tools": {"workspaces": [{"mode": "rw"}]}}, "tools.workspaces[0].path is missing"),
         ({"tools": {"workspaces": ["a/b"]}}, "tools.workspaces[0].path"),
+        (
+            {"tools": {"workspaces": ["/"]}},
+            'tools.workspaces[0].path: found "/"; allowed: a project\'s own directory; this one may not be lent: it holds',
+        ),
+        ({"tools": {"workspaces": ["/srv/a", {"path": "/etc/ssh"}]}}, "tools.workspaces[1].path"),
+        ({"tools": {"sandbox": {"pass_env": ["LANG", "GITHUB_TOKEN"]}}}, "GITHUB_TOKEN is never passed: a name like that may hold a key"),
+        ({"tools": {"sandbox": {"pass_env": ["LD_PRELOAD"]}}}, "LD_PRELOAD is never passed: it makes programs run"),
+        ({"tools": {"sandbox": {"pass_env": ["BUBBLES_HOME"]}}}, "BUBBLES_HOME is never passed: it is Bubbles' own"),
         ({"tools": {"workspaces": [{"path": "/a", "mode": "x"}]}}, "tools.workspaces[0].mode"),
         ({"tools": {"sandbox": {"pass_env": ["A B"]}}}, "tools.sandbox.pass_env"),
         ({"tools": {"files": {"write_soul": "yes"}}}, "tools.files.write_soul"),
@@ -114,6 +135,24 @@ def test_what_is_not_allowed_is_named_and_the_file_left_alone(home: Home, raw: A
     assert said in caught.value.text
     assert str(home.config) in caught.value.text or "twice" in caught.value.text
     assert home.config.read_bytes() == before
+
+
+def test_this_home_is_lent_to_nobody(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(home.sessions)
+    (tmp_path / "file").touch()
+    for path in (home.root, home.sessions / "x", home.root.parent, tmp_path / "link", tmp_path / "file"):
+        with pytest.raises(Misconfigured, match=r"tools\.workspaces\[0\]\.path: .*may not be lent: it (holds, or lies in|is not a directory)"):
+            load(home, {"tools": {"workspaces": [str(path)]}}, "tools")
+
+
+def test_a_workspace_that_is_away_is_left_out_and_told(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    raw = {"tools": {"workspaces": [f"{tmp_path}/away:rw", f"{tmp_path}/here"]}}
+    settings = load(home, raw, "tools")
+    assert [grant.path for grant in settings.tools.workspaces] == [str(tmp_path / "here")]
+    assert settings.warnings == (f"{home.config}: tools.workspaces: {tmp_path}/away is not there; it is left out",)
+    (tmp_path / "away").mkdir()
+    assert len(load(home, raw, "tools").tools.workspaces) == 2
 
 
 def test_every_fault_is_told_at_once(home: Home) -> None:
@@ -144,6 +183,83 @@ def test_a_setting_without_its_feature_is_refused_and_not_ignored(home: Home, ra
         load(home, raw)
     assert caught.value.remedy == f"set {remedy} in {home.config}"
     assert "tvly-secret" not in caught.value.text
+
+
+def other(value: Any, info: Any) -> Any:
+    """A valid value that is not the default `value`, in the form that a file holds."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, dict):
+        return {"X-A": "b"}
+    if isinstance(value, list):
+        return [1] if "StrictInt" in str(info) or "int" in str(info.annotation) else ["*"]
+    choices = get_args(info.annotation)
+    if choices:
+        return next(choice for choice in choices if choice != value)
+    return "http://127.0.0.1:1/v1"
+
+
+def leaves(section: type[Section], key: Key) -> Iterator[tuple[Key, Any]]:
+    """Every setting below a section, with a value that is not its default."""
+    for name, info in section.model_fields.items():
+        inner, container = within(info.annotation)
+        if inner is not None and container is None:
+            yield from leaves(inner, (*key, name))
+        else:
+            yield (*key, name), other(plain(info.get_default(call_default_factory=True)), info)
+
+
+UNBUILT = [
+    leaf
+    for top in ("channels", "providers")
+    for name, info in section_class(top).model_fields.items()
+    if (inner := within(info.annotation)[0]) and getattr(inner, "not_built", "")
+    for leaf in leaves(inner, (top, name))
+]
+
+
+@pytest.mark.parametrize(("key", "value"), UNBUILT, ids=lambda part: dotted(part) if isinstance(part, tuple) else "")
+def test_nothing_of_what_is_not_built_is_accepted_and_ignored(home: Home, key: Key, value: Any) -> None:
+    raw: dict[str, Any] = {}
+    put_in(raw, key, value)
+    with pytest.raises(Misconfigured, match="is not built yet") as caught:
+        load(home, raw)
+    assert f"{dotted(key)}: this" in caught.value.text
+    assert caught.value.remedy.startswith(f"set {dotted(key)} to ")
+    assert "127.0.0.1:1" not in caught.value.text
+    with pytest.raises(Misconfigured, match="is not built yet"):
+        config.save(home, {key: value})
+    put_in(raw, key, json.loads(caught.value.remedy.removeprefix(f"set {dotted(key)} to ").removesuffix(f" in {home.config}")))
+    assert load(home, raw).warnings == ()  # the remedy is one
+
+
+def test_all_platforms_and_what_they_hold_are_tried() -> None:
+    tried = {dotted(key) for key, _ in UNBUILT}
+    assert {"channels.telegram.allow_from", "channels.slack.dm.policy", "channels.email.on_uncertain", "providers.anthropic.api_key"} <= tried
+    assert len({key[:2] for key, _ in UNBUILT if key[0] == "channels"}) == 11
+
+
+def test_what_is_built_is_lifted_by_one_line(home: Home) -> None:
+    class Built(section_class("channels").model_fields["slack"].annotation):  # type: ignore[misc]
+        not_built = ""
+
+    assert Built(enabled=True, dm={"policy": "off"}).dm.policy == "off"
+
+
+@pytest.mark.parametrize("name", sorted(Providers.model_fields))
+def test_a_provider_is_named_by_what_can_be_asked(home: Home, name: str) -> None:
+    raw = {"agents": {"defaults": {"provider": name.replace("_", "-").upper()}}}
+    settings = load(home, {}, "agents", "tools")
+    if name in built():
+        assert load(home, raw, "agents").agents.defaults.provider
+        assert config.session_settings(settings, {"provider": name}).provider == name
+        return
+    for attempt in (lambda: load(home, raw, "agents"), lambda: config.session_settings(settings, {"provider": name})):
+        with pytest.raises(Misconfigured, match=f"provider: the provider {name} is not built yet") as caught:
+            attempt()
+        assert all(other in caught.value.remedy for other in built())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +317,7 @@ def test_unknown_keys_are_warned_of_by_their_place(home: Home) -> None:
     raw = {
         "agnets": {},
         "agents": {"default": {}, "defaults": {"modle": 1}},
-        "tools": {"workspaces": [{"path": "/a", "x": 1}]},
+        "tools": {"workspaces": [{"path": str(home.root.parent / "run"), "x": 1}]},
         "providers": {"zzz": {}},
     }
     warnings = load(home, raw, "agents", "tools").warnings
@@ -239,9 +355,9 @@ def test_the_environment_stands_over_the_file(home: Home) -> None:
         BUBBLES_AGENTS__DEFAULTS__MODEL="1.50",
         BUBBLES_AGENTS__DEFAULTS__SYSTEM_PROMPT="{not json",
         BUBBLES_TOOLS__SANDBOX__BACKEND="local",
-        BUBBLES_TOOLS__WORKSPACES='["/a:rw"]',
+        BUBBLES_TOOLS__WORKSPACES=f'["{home.root.parent}/run:rw"]',
         BUBBLES_TOOLS__FILES__WRITE_SOUL="true",
-        BUBBLES_CHANNELS__TELEGRAM__ALLOW_FROM="42",
+        BUBBLES_TOOLS__SANDBOX__PASS_ENV="LANG",
         BUBBLES_PROVIDERS__CUSTOM__API_KEY="12345678",
         BUBBLES_PROVIDERS__CUSTOM__HEADERS__X_TEAM="b",
         BUBBLES_PROVIDERS__CUSTOM__MODELS__LLAMA__TOOLS="false",
@@ -257,7 +373,7 @@ def test_the_environment_stands_over_the_file(home: Home) -> None:
     assert settings.tools.sandbox.backend == "local"
     assert settings.tools.workspaces[0].mode == "rw"
     assert settings.tools.files.write_soul is True
-    assert settings.channels.telegram.allow_from == ["42"]
+    assert settings.tools.sandbox.pass_env == ["LANG"]
     custom = settings.providers.custom
     assert custom.api_key.get_secret_value() == "12345678"
     assert {name: secret.get_secret_value() for name, secret in custom.headers.items()} == {"X-Team": "b"}
@@ -308,16 +424,16 @@ def test_a_variable_does_not_hide_a_broken_file(home: Home) -> None:
 # -- secrets -----------------------------------------------------------------------------------------
 
 SECRETS = {
-    "providers": {"custom": {"api_key": "sk-secret-1", "headers": {"Authorization": "Bearer secret-2"}}, "groq": {"apiKey": "sk-secret-3"}},
-    "channels": {"email": {"imap_password": "pass word 4"}, "telegram": {"token": "1:secret-5", "proxy": "socks5://u:secret-6@h"}},
+    "providers": {"custom": {"api_key": "sk-secret-1", "headers": {"Authorization": "Bearer secret-2"}}, "vllm": {"apiKey": "sk-secret-3"}},
 }
 
 
 def test_secrets_are_shown_nowhere_and_known_to_the_redactor(home: Home) -> None:
     settings = load(home, SECRETS)
-    shown = f"{settings!r} {settings.providers!r} {settings.channels!r} {settings.providers} {settings.channels.telegram}"
-    assert not any(part in shown for part in ("ecret-", "pass word"))
-    assert settings.secrets() == sorted(["sk-secret-1", "Bearer secret-2", "sk-secret-3", "pass word 4", "1:secret-5", "socks5://u:secret-6@h"])
+    email = section_class("channels").model_fields["email"].annotation.model_construct(imap_password=SecretStr("secret-4 word"))
+    assert "ecret-" not in f"{settings!r} {settings.providers!r} {settings.providers} {email!r} {email}"
+    assert settings.secrets() == ["Bearer secret-2", "sk-secret-1", "sk-secret-3"]
+    assert "secret-4 word" in secrets(email)
     assert load(home, {"providers": {"vllm": {"api_key": "EMPTY"}}}, "providers").secrets() == []
 
 
@@ -332,6 +448,8 @@ def test_secrets_are_shown_nowhere_and_known_to_the_redactor(home: Home) -> None
         {"providers": ["sk-secret"]},
         {"providers": {"custom": {"base_url": "http://me:sk-secret@host/v1"}}},
         {"tools": {"mcp_servers": {"a": {"env": {"K": {"v": "sk-secret"}}}}}},
+        {"channels": {"telegram": {"token": "1:secret"}, "email": {"imap_password": "secret"}}},
+        {"providers": {"anthropic": {"api_key": "sk-secret", "headers": {"X-A": "secret"}}}},
     ],
 )
 def test_a_complaint_shows_no_secret(home: Home, raw: Any) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from bubbles import config
-from bubbles.config import file
+from bubbles.config import file, version
 from bubbles.errors import Misconfigured, TryAgain, Usage
 from bubbles.paths import Home
 from tests.config.test_load import JSON, KEYS, load, put
@@ -232,6 +232,9 @@ def test_typed_text_becomes_the_settings_value(key: str, text: str, value: Any) 
         ("agents", "x", "not a setting"),
         ("sandbox", "bwrap", "not built yet"),
         ("workspaces", "srv", "absolute path"),
+        ("workspaces", "/etc:rw", "may not be lent: it belongs to the system"),
+        ("provider", "anthropic", "the provider anthropic is not built yet"),
+        ("tools.sandbox.pass_env", "API_KEY", "never passed"),
         ("", "x", "not a setting"),
     ],
 )
@@ -264,14 +267,54 @@ def test_a_session_changes_what_it_may_and_nothing_else(home: Home) -> None:
     assert set(config.SESSION_KEYS) == set(type(plain).__slots__) - {"warnings"}
 
 
+def test_a_sessions_file_says_its_version_and_a_newer_one_is_refused(home: Home) -> None:
+    settings = load(home, {}, "agents", "tools")
+    assert list(config.session_file({"model": "m", "mine": 1}).items()) == [("version", 1), ("model", "m"), ("mine", 1)]
+    newer = {"version": config.SESSION_VERSION + 1, "model": "m"}
+    for read in (lambda: config.session_settings(settings, newer, "s/config.json"), lambda: config.session_file(newer, "s/config.json")):
+        with pytest.raises(Misconfigured, match=r"s/config\.json is of version 2; this program knows 1") as caught:
+            read()
+        assert "update Bubbles" in caught.value.remedy
+    for wrong in (0, "1", True, None):
+        with pytest.raises(Misconfigured, match="version"):
+            config.session_settings(settings, {"version": wrong})
+    assert sorted(version.SESSION_MIGRATIONS) == list(range(1, config.SESSION_VERSION))
+
+
+def test_what_is_no_setting_of_a_session_is_told_with_what_was_meant(home: Home) -> None:
+    settings = load(home, {}, "agents", "tools")
+    raw = {"modle": "x", "systemPromt": "y", "zzz": 1, "workspaces": [{"path": str(home.root.parent / "run"), "x": 1}]}
+    near, also, none, inner = config.session_settings(settings, raw, "s/config.json").warnings
+    assert near == "s/config.json: modle is not a setting of a session (did you mean model?); it does nothing"
+    assert "(did you mean system_prompt?)" in also
+    assert "did you mean" not in none
+    assert "workspaces[0].x is not a setting" in inner
+
+
 @pytest.mark.parametrize(
     "raw",
-    [{"temperature": 9}, {"temperature": None}, {"sandbox": "bwrap"}, {"language": "fr"}, {"workspaces": {}}, {"workspaces": [1]}, {"model": []}],
+    [
+        {"temperature": 9},
+        {"temperature": None},
+        {"sandbox": "bwrap"},
+        {"language": "fr"},
+        {"workspaces": {}},
+        {"workspaces": [1]},
+        {"model": []},
+        {"provider": "groq"},
+        {"workspaces": ["/"]},
+    ],
 )
 def test_a_wrong_override_is_named(home: Home, raw: dict[str, Any]) -> None:
     settings = config.load(home, "agents", "tools", env={})
     with pytest.raises(Misconfigured, match=f"sessions/x/config.json: {next(iter(raw))}"):
         config.session_settings(settings, raw, "sessions/x/config.json")
+
+
+def test_a_session_may_not_be_lent_the_home(home: Home) -> None:
+    settings = config.load(home, "agents", "tools", env={})
+    with pytest.raises(Misconfigured, match=r"workspaces\[0\]\.path: .*Bubbles' own files"):
+        config.session_settings(settings, {"workspaces": [str(home.sessions)]})
 
 
 @given(raw=st.dictionaries(st.sampled_from(sorted(config.SESSION_KEYS)) | st.text(max_size=4), JSON, max_size=4))
