@@ -12,8 +12,6 @@ from pydantic import Field
 from bubbles.errors import TimedOut
 from bubbles.tools import tool
 
-TIMEOUT_MOST_S = 600
-
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
@@ -32,33 +30,38 @@ class Exec:
 
     class Arguments(tool.Arguments):
         command: str = Field(min_length=1, description="A command line for bash")
-        timeout_s: int = Field(0, ge=0, le=TIMEOUT_MOST_S, description=f"Seconds after which it is ended, at most {TIMEOUT_MOST_S}; 0: the usual")
+        timeout_s: int = Field(0, ge=0, description="Seconds after which it is ended; 0: the usual")
         cwd: str = Field("", description='Directory to start in; "" is work/')
 
     def __init__(self, settings: Any) -> None:
         self._limits = _Limits(float(settings.exec.timeout_s), settings.exec.output_bytes)
+        self._most_s = float(settings.exec.timeout_max_s)
         self.description = (
             "Run a command in a fresh bash, starting in work/. Returns stdout and stderr together, in the order they came, and the exit code in "
-            f"the last line; of long output the middle is left out. Time-out {self._limits.timeout_s:g} s unless timeout_s is given. There is no "
-            "terminal and stdin is empty: pass -y or the like. When the shell ends, everything it started is ended, background processes too."
+            f"the last line; of long output the middle is left out. Time-out {self._limits.timeout_s:g} s unless timeout_s is given, "
+            f"and {self._most_s:g} s at most. There is no terminal and stdin is empty: pass -y or the like. When the shell ends, everything it "
+            "started is ended, background processes too."
         )
 
     async def run(self, args: Arguments, bench: tool.Bench) -> str:
         """The command's output and how it ended. Raises TimedOut with what it had printed, Refused where it may not be run."""
-        limits = replace(self._limits, timeout_s=float(args.timeout_s or self._limits.timeout_s))
+        limits = replace(self._limits, timeout_s=float(min(args.timeout_s or self._limits.timeout_s, self._most_s)))
+        bounded = f"timeout_s was {limits.timeout_s:g}, the most that is allowed" if args.timeout_s > self._most_s else ""
+        at_most = limits.timeout_s >= self._most_s
         cwd = await asyncio.to_thread(bench.workspace.directory, args.cwd) if args.cwd else None
         outcome = await bench.sandbox.run(args.command, limits, cwd=cwd)
         if outcome.timed_out:
             raise TimedOut(
-                f"timed out after {limits.timeout_s:g} s; it and all it had started were ended. It had printed:\n{outcome.output or '(nothing)'}",
-                remedy=f"give more time (timeout_s, at most {TIMEOUT_MOST_S}) or do less at once",
+                f"timed out after {limits.timeout_s:g} s{', the most that is allowed' if at_most else ''}; it and all it had started were ended. "
+                f"It had printed:\n{outcome.output or '(nothing)'}",
+                remedy="do less at once" if at_most else f"give more time (timeout_s, at most {self._most_s:g}) or do less at once",
             )
         output = outcome.output.rstrip("\n")
-        return f"{output}\n{_ending(outcome)}" if output else _ending(outcome)
+        return f"{output}\n{_ending(outcome, bounded)}" if output else _ending(outcome, bounded)
 
 
-def _ending(outcome: Any) -> str:
-    parts = [_code(outcome), f"{outcome.ms} ms", outcome.note]
+def _ending(outcome: Any, bounded: str) -> str:
+    parts = [_code(outcome), f"{outcome.ms} ms", bounded, outcome.note]
     return f"[{'; '.join(filter(None, parts))}]"
 
 
