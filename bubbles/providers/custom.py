@@ -59,7 +59,7 @@ class Custom:
         if not url:
             raise Misconfigured(f"providers.{entry.name} has no base_url", remedy=f"set providers.{entry.name}.base_url")
         headers = {name: revealed(value) for name, value in section.headers.items()}
-        return cls(entry.name, url, api_key=revealed(section.api_key), headers=headers, models=getattr(section, "models", None))
+        return cls(entry.name, url, api_key=revealed(section.api_key), headers=headers, models=section.models)
 
     def capabilities(self, model: str) -> Capabilities:
         traits = self._models.get(model)

@@ -23,8 +23,8 @@ class Route:
 def route(settings: Any, model: str = "", provider: str = "") -> Route:
     """The route of `model` and `provider`; an empty one is taken from agents.defaults. Raises Misconfigured where none, or no model, can be found.
 
-    The first that applies: (1) the provider that is named; (2) the model is listed in providers.custom.models, or is the
-    embedded one's file; (3) `NAME/…` in front of the model; (4) a keyword in the model's name, of a provider that is set up;
+    The first that applies: (1) the provider that is named; (2) the model is listed in `models` of custom, Ollama or vLLM, or is
+    the embedded one's file; (3) `NAME/…` in front of the model; (4) a keyword in the model's name, of a provider that is set up;
     (5) the first one set up that takes any model: a gateway, custom, Ollama, vLLM; where no model is named, custom or the
     embedded one. A provider that needs a login is found by (1) alone.
     """
@@ -46,7 +46,7 @@ def is_set_up(entry: Entry, settings: Any) -> bool:
     if entry.category == EMBEDDED:
         return bool(section.model_path)
     if entry.category == SELF_HOSTED:
-        return bool(section.base_url)
+        return bool(section.base_url or (entry.base_url and section.models))
     return bool(revealed(getattr(section, "api_key", "")))
 
 
@@ -60,7 +60,7 @@ def _model(entry: Entry, settings: Any, model: str) -> str:
         return PurePath(settings.providers.embedded.model_path).stem or EMBEDDED
     if model:
         return model
-    listed = list(getattr(settings.providers.custom, "models", {})) if entry.name == "custom" else []
+    listed = list(getattr(settings.providers, entry.name).models) if entry.category == SELF_HOSTED else []
     if len(listed) == 1:
         return str(listed[0])
     raise Misconfigured(f"no model is named for the provider {entry.name}", remedy="set agents.defaults.model")
@@ -89,8 +89,9 @@ def _by_prefix(settings: Any, model: str) -> Route | None:
 
 def _by_list(settings: Any, model: str) -> Route | None:
     """A name that the configuration itself spells out."""
-    if model and model in settings.providers.custom.models:
-        return _to(REGISTRY["custom"], model, "the model is listed in providers.custom.models")
+    for entry in (each for each in REGISTRY.values() if each.category == SELF_HOSTED):
+        if model and model in getattr(settings.providers, entry.name).models:
+            return _to(entry, model, f"the model is listed in providers.{entry.name}.models")
     file = settings.providers.embedded.model_path
     if file and model.lower() in (EMBEDDED, PurePath(file).stem.lower()):
         return _to(REGISTRY[EMBEDDED], PurePath(file).stem, "it is the file of providers.embedded.model_path")

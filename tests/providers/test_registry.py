@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -31,6 +32,23 @@ def test_the_list_is_the_promised_one(category: str) -> None:
 def test_each_entry_has_its_settings_and_each_setting_its_entry() -> None:
     fields = {name: field.annotation for name, field in sections.Providers.model_fields.items()}
     assert fields == {entry.name: getattr(sections, entry.settings) for entry in REGISTRY.values()}
+
+
+def test_what_is_built_is_the_same_in_the_settings() -> None:
+    assert sections.built() == [name for name, entry in REGISTRY.items() if entry.implementation]
+    for entry in REGISTRY.values():
+        if entry.implementation:
+            assert find(sections.known(entry.name)) is find(sections.known(entry.title)) is entry
+
+
+@pytest.mark.parametrize("name", ["custom", "ollama", "vllm"])
+def test_the_owner_says_what_a_model_can(name: str, home: Home) -> None:
+    traits = {"models": {"m": {"tools": False, "context_tokens": 9000, "reasoning": "require"}}, "base_url": "http://127.0.0.1:1/v1"}
+    home.config.write_text(json.dumps({"providers": {name: traits}}))
+    home.config.chmod(0o600)
+    can = open(name, load(home, "providers").providers, home).capabilities
+    assert (can("m")["tools"], can("m")["window_tokens"], can("m")["reasoning"]) == (False, 9000, "require")
+    assert can("other")["tools"] is True
 
 
 @pytest.mark.parametrize("name", [n for n, e in REGISTRY.items() if e.implementation is None])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles.config import load
+from bubbles.config import Settings, load
 from bubbles.errors import Misconfigured
 from bubbles.paths import Home
 from bubbles.providers import OAUTH, REGISTRY
@@ -20,9 +20,14 @@ HERE = {"base_url": "http://127.0.0.1:1/v1"}
 
 
 def settings(home: Home, providers: dict[str, Any], **defaults: Any) -> Any:
-    home.config.write_text(json.dumps({"version": 1, "agents": {"defaults": defaults}, "providers": providers}))
+    """What the file says; and of a provider that is not built, what it will say once it is: the rules are there already."""
+    to_come = {name: raw for name, raw in providers.items() if REGISTRY[name].implementation is None}
+    now = {name: raw for name, raw in providers.items() if name not in to_come}
+    home.config.write_text(json.dumps({"version": 1, "agents": {"defaults": defaults}, "providers": now}))
     home.config.chmod(0o600)
-    return load(home, "agents", "providers")
+    found = load(home, "agents", "providers")
+    sections = {name: getattr(found.providers, name).model_copy(update=raw) for name, raw in to_come.items()}
+    return Settings(home, {"agents": found.agents, "providers": found.providers.model_copy(update=sections)})
 
 
 CASES = [
@@ -41,6 +46,9 @@ CASES = [
     ({"custom": {**HERE, "models": {"openai/gpt-oss": {}}}, "openai": KEY}, "openai/gpt-oss", "", "custom", "openai/gpt-oss", "models"),
     ({"custom": HERE}, "openai/gpt-oss", "", "custom", "openai/gpt-oss", "openai has no key; custom"),
     ({"custom": {**HERE, "models": {"gpt-x": {}}}, "openai": KEY}, "gpt-x", "", "custom", "gpt-x", "providers.custom.models"),
+    ({"ollama": {"models": {"gpt-x": {}}}, "openai": KEY}, "gpt-x", "", "ollama", "gpt-x", "providers.ollama.models"),
+    ({"vllm": {"models": {"only": {}}}}, "", "vllm", "vllm", "only", "named in the settings"),
+    ({"ollama": {"models": {"a": {}}}}, "b", "", "ollama", "b", "takes any model"),
     ({"anthropic": KEY, "openai": KEY}, "claude-4", "", "anthropic", "claude-4", '"claude"'),
     ({"anthropic": KEY, "openai": KEY}, "gpt-5", "", "openai", "gpt-5", '"gpt"'),
     ({"openai": KEY}, "o3-mini", "", "openai", "o3-mini", '"o3"'),
