@@ -60,7 +60,7 @@ def main(as_json: bool) -> None:
 
 def configured(home: Home) -> dict[str, Any]:
     """What the owner's file says. Raises Misconfigured."""
-    settings = config.load(home, "agents", "channels", "providers", "tools")
+    settings = config.load(home)  # all of it: a fault in any section stops some daemon
     try:
         default: dict[str, Any] = dict(zip(("provider", "model", "why"), _route(settings), strict=True))
     except Misconfigured as error:

@@ -313,6 +313,19 @@ def test_status_with_a_broken_configuration_still_tells_what_runs(home: Home) ->
     assert "config.json" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("section", "wrong"),
+    [("agents", 3), ("channels", {"qq": {"secret": "x"}}), ("providers", []), ("gateway", {"port": 1}), ("tools", {"workspaces": ["/"]})],
+)
+def test_status_tells_a_fault_in_whichever_section(home: Home, section: str, wrong: Any) -> None:
+    home.config.write_text(json.dumps({"version": 1, section: wrong}))
+    home.config.chmod(0o600)
+    done = bubbles("status")
+    assert done.returncode == 78
+    assert section in done.stderr
+    assert "agentd is down" in done.stdout
+
+
 def test_no_key_is_ever_shown(home: Home) -> None:
     home.config.write_text(json.dumps({"version": 1, "providers": {"custom": {"base_url": "http://127.0.0.1:1/v1", "api_key": "very-secret-key"}}}))
     home.config.chmod(0o600)
