@@ -4,7 +4,7 @@
     ├─ config.json                 the owner's only configuration file
     ├─ sessions/KEY/               one directory a session: history, persona, memory, work/, data/, skills/
     ├─ session_homes/KEY/          the private HOME of its shell
-    ├─ turns/KEY.jsonl             the journal of its running turn; turns/held/ those given up
+    ├─ turns/KEY.jsonl             the journal of its running turn; turns/held/ those given up, released/ those decided on
     ├─ spool/inbound/NAME/         a queue a producer      (five states each: see spool/README.md)
     ├─ spool/outbound/NAME/        a queue a consumer
     ├─ spool/media/NAME/           files on their way in
