@@ -14,6 +14,7 @@ WHOLE = ("/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/usr", "/opt", "/mn
 
 # Why a variable never reaches a command; the first that fits is told.
 _WITHHELD = {
+    "each session has its own": re.compile(r"HOME | XDG_(CONFIG|CACHE|DATA|STATE)_HOME", re.VERBOSE | re.IGNORECASE),
     "it is Bubbles' own": re.compile(r"BUBBLES_.*", re.IGNORECASE),
     "a name like that may hold a key": re.compile(r".*(KEY|TOKEN|SECRET|PASSW|CREDENTIAL).*", re.IGNORECASE),
     "it makes programs run somebody else's code": re.compile(

@@ -99,7 +99,7 @@ class Ops:
             "session": key,
             "exists": True,
             "settings": _shown(session.effective),
-            "overrides": session.folder.overrides(),
+            "overrides": {key: value for key, value in session.folder.overrides().items() if key != "version"},
             "lent": loans,
             "messages": session.history.count,
             "tokens": session.base_tokens,
@@ -115,7 +115,8 @@ class Ops:
         checked = {**session.folder.overrides(), key: value}
         if value is None:
             checked.pop(key)
-        for grant in config.session_settings(self._agent.settings, checked).workspaces:  # raises what is wrong before anything is written
+        wanted = config.session_settings(self._agent.settings, checked)  # raises what is wrong before anything is written
+        for grant in wanted.workspaces if key == "workspaces" else ():
             Grant(Path(grant.path), grant.mode).check(self._agent.home.root)
         session.folder.override(key, value)
         session.refresh()

@@ -171,7 +171,7 @@ class Perform:
                 settings=self._agent.settings.tools,
                 turn=TurnInfo(self._session.key, turn.id, turn.origin, any(s.is_group for s in turn.spoken), owner),
                 progress=lambda text: self._show("progress", {"text": text}),
-                result_tokens=self._session.defaults.result_tokens,
+                result_tokens=min(self._session.defaults.result_tokens, max(100, self._kept_tokens // 2)),
             )
             return await asyncio.gather(*(self._call(call, bench) for call in calls))
 
@@ -214,8 +214,7 @@ class Perform:
         """
         history = self._session.history
         messages = [json.loads(line) for line in history.lines]
-        window = self._session.window_tokens or self._session.defaults.context_tokens
-        keep = min(self._session.defaults.keep_tokens, window // 4) if keep_tokens is None else keep_tokens
+        keep = self._kept_tokens if keep_tokens is None else keep_tokens
         start, generation = context.split(messages, keep), history.generation
         if start <= 0:
             return "nothing"
@@ -228,6 +227,12 @@ class Perform:
         await self._agent.commit.sync(history.fd)
         self._session.forget_prompt()
         return how
+
+    @property
+    def _kept_tokens(self) -> int:
+        """What a compaction keeps verbatim: the setting, and of a small window a quarter at most."""
+        window = self._session.window_tokens or self._session.defaults.context_tokens
+        return int(min(self._session.defaults.keep_tokens, window // 4))
 
     async def _summary(self, messages: list[dict[str, Any]]) -> str:
         try:

@@ -22,6 +22,7 @@ from bubbles.messages import Address, Media
 
 FORMAT = "bubbles.journal"
 VERSION = 1
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # version: from its header to the next one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +191,7 @@ def read_header(line: bytes) -> Header:
     body = _object(line)
     if body.get("format") != FORMAT:
         raise DataError("not the first line of a turn's journal")
-    version = body.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise ProtocolError(f"a journal of version {version!r}; this program knows {VERSION}", remedy="update Bubbles")
+    body = messages.migrate(body, VERSION, MIGRATIONS, "a journal")
     found = Header(*(_text(body.get(name), name) for name in Header._fields))
     if found.origin not in ("user", "system"):
         raise DataError(f"a turn's origin is user or system, not {found.origin!r}")

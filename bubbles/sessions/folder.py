@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import bubbles
+from bubbles import config
 from bubbles.errors import Misconfigured
 
 _NOTE_MOST = 64 * 1024  # bytes of SOUL.md and of MEMORY.md that are read
@@ -88,7 +89,7 @@ class Folder:
 
     def override(self, key: str, value: Any) -> None:
         """Write one setting into this session's config.json; None takes it out."""
-        found = self.overrides()
+        found = config.session_file(self.overrides(), str(self.config))
         if value is None:
             found.pop(key, None)
         else:

@@ -17,19 +17,20 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bubbles.errors import DataError, Misconfigured
+from bubbles.errors import DataError, Misconfigured, ProtocolError
 from bubbles.kernel.context import Shape, build, encode
-from bubbles.messages import from_line
+from bubbles.messages import from_line, migrate
 from bubbles.sessions.journal import append
 
+Meta = dict[str, Any]
 FORMAT = "bubbles.history"
 VERSION = 1
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}  # version: from its header to the next one's
 _REMEMBERED = 64  # turns whose message ids are kept in memory, against a second coming after a crash
-Meta = dict[str, Any]
 _USER = b'{"role":"user"'
 _WHOLE = Shape(reasoning="keep")
 SUMMARY_HEAD = "[Summary of the conversation before this point]\n"
@@ -154,13 +155,21 @@ class History:
             self.lines = [encode(m) for m in settled([json.loads(line) for line in self.lines])]
 
     def _meta(self, meta: dict[str, Any], pending: list[bytes]) -> None:
-        if "format" in meta and (meta["format"] != FORMAT or not isinstance(meta.get("version"), int) or meta["version"] > VERSION):
-            raise Misconfigured(f"{self.path} was written by a newer Bubbles", remedy="update Bubbles")
+        if "format" in meta:
+            self._header(meta)
         self._take(pending)
         if meta.get("meta") == "turn":
             self.ended.append(meta)
         elif meta.get("meta") == "compaction":
             self._compacted(str(meta.get("summary", "")), min(int(meta.get("kept", 0)), len(self.lines)))
+
+    def _header(self, meta: Meta) -> None:
+        try:
+            migrate(meta, VERSION, MIGRATIONS, "a history")
+        except (DataError, ProtocolError) as error:
+            raise Misconfigured(f"{self.path}: {error.text}", remedy=error.remedy or f"move {self.path} away") from error
+        if meta["format"] != FORMAT:
+            raise Misconfigured(f"{self.path} is no history", remedy=f"move {self.path} away")
 
     def _cut(self, end: int, *, aside: bool) -> None:
         """Cut the file after its last whole turn; what is cut is kept beside it where it is more than a torn tail."""

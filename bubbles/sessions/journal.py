@@ -66,7 +66,7 @@ class Journal:
         except DataError:
             return None
         except ProtocolError as error:
-            raise Misconfigured(f"{self.path} was written by a newer Bubbles", remedy="update Bubbles") from error
+            raise Misconfigured(f"{self.path}: {error.text}", remedy=error.remedy) from error
 
 
 def append(fd: int, data: bytes) -> None:
