@@ -12,9 +12,9 @@ from pathlib import Path
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/etc")
 WHOLE = ("/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/usr", "/opt", "/mnt", "/media", "/srv", "/Users", "/Volumes")
 
+_OWN = re.compile(r"HOME|XDG_(CONFIG|CACHE|DATA|STATE)_HOME", re.IGNORECASE)
 # Why a variable never reaches a command; the first that fits is told.
 _WITHHELD = {
-    "each session has its own": re.compile(r"HOME | XDG_(CONFIG|CACHE|DATA|STATE)_HOME", re.VERBOSE | re.IGNORECASE),
     "it is Bubbles' own": re.compile(r"BUBBLES_.*", re.IGNORECASE),
     "a name like that may hold a key": re.compile(r".*(KEY|TOKEN|SECRET|PASSW|CREDENTIAL).*", re.IGNORECASE),
     "it makes programs run somebody else's code": re.compile(
@@ -58,3 +58,12 @@ def withheld(name: str) -> str:
     if "=" in name or not name.isprintable():
         return "it is no name of a variable"
     return next((why for why, names in _WITHHELD.items() if names.fullmatch(name)), "")
+
+
+def unpassable(name: str) -> str:
+    """Why an owner may not have a variable passed on, "" where it may: it is withheld, or each session has its own.
+
+    >>> unpassable("HOME"), unpassable("LANG")
+    ('each session has its own', '')
+    """
+    return "each session has its own" if _OWN.fullmatch(name) else withheld(name)

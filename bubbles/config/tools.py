@@ -18,7 +18,7 @@ def _names(names: list[str]) -> list[str]:
     if wrong:
         raise ValueError(f"names of environment variables; {wrong[0]!r} is none")
     for name in names:
-        if why := lending.withheld(name):
+        if why := lending.unpassable(name):
             raise ValueError(f"names of variables that a command may see; {name} is never passed: {why}")
     return names
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bubbles.errors import Misconfigured
-from bubbles.lending import withheld
+from bubbles.lending import unpassable, withheld
 
 # What a program should know that has no terminal and nobody to ask.
 _MANNERS = {
@@ -31,7 +31,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 def check(names: Iterable[str]) -> None:
     """Raises Misconfigured for the first of `names`, those of tools.sandbox.pass_env, that must not be passed."""
     for name in names:
-        if why := withheld(name):
+        if why := unpassable(name):
             raise Misconfigured(
                 f"tools.sandbox.pass_env names {name}, which is never passed to commands: {why}",
                 remedy=f"take {name} out of tools.sandbox.pass_env",
@@ -60,7 +60,7 @@ def private(environ: Mapping[str, str], home: Path, pass_env: Iterable[str] = ()
         "XDG_DATA_HOME": str(home / ".local/share"),
         "XDG_STATE_HOME": str(home / ".local/state"),
     }
-    passed = {name: environ[name] for name in pass_env if name in environ and not withheld(name)}
+    passed = {name: environ[name] for name in pass_env if name in environ and not unpassable(name)}
     return _zone(environ.get("TZ", "")) | made | _MANNERS | passed | _zone(timezone)
 
 

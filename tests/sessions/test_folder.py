@@ -37,7 +37,7 @@ def test_overrides_come_and_go(tmp_path: Path) -> None:
     folder.override("model", "x")
     folder.override("temperature", 0.1)
     folder.override("model", None)
-    assert folder.overrides() == {"temperature": 0.1}
+    assert folder.overrides() == {"version": 1, "temperature": 0.1}
     assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o600
 
 
