@@ -1,4 +1,4 @@
-# Bubbles from a fresh clone: `make demo` to see it, `make test` to prove it. Everything it makes lies in .venv/ and .demo/.
+# Bubbles from a fresh clone: `make demo` to see it, `make test` to prove it. What it makes lies in .venv/ and .demo/, beside caches and metadata of the tools.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,7 +1,7 @@
 """Names that are safe as file names, made from names that are not.
 
-It does not know what a name stands for. `safe` never refuses one and is idempotent; two different
-names give two different results (short of a SHA-256 collision in 48 bits).
+It does not know what a name stands for. `safe` never refuses one and is idempotent: what it made stands for itself. Two
+names meet only where one is what it made of the other, or where 48 bits of SHA-256 agree.
 """
 
 from __future__ import annotations

@@ -33,14 +33,14 @@ import click
 
 from bubbles.errors import Usage
 from bubbles.paths import Home
-from bubbles.programs.page import program
+from bubbles.programs.page import named, program
 from bubbles.programs.terminal.conversation import DEFAULT_SESSION, Conversation, present
 from bubbles.programs.terminal.once import ask
 
 
 @program("agent", __doc__)
 @click.option("-m", "--message", help="Ask this once and end; - for standard input.")
-@click.option("-s", "--session", default=DEFAULT_SESSION, show_default=True, help="The session to speak in; it is made where there is none.")
+@click.option("-s", "--session", callback=named, default=DEFAULT_SESSION, show_default=True, help="The session; it is made where there is none.")
 @click.option("--here", is_flag=True, help="Let the session's tools read and write this directory meanwhile.")
 @click.option("--logs", is_flag=True, help="Show the log beside: each tool call with its arguments and result.")
 @click.option("--debug", is_flag=True, help="As --logs, with the system prompt, and details of daemons that this starts.")

@@ -25,13 +25,13 @@ import sys
 import click
 
 from bubbles.paths import Home
-from bubbles.programs.page import program
+from bubbles.programs.page import named, program
 from bubbles.programs.terminal.conversation import DEFAULT_SESSION, Conversation, present
 from bubbles.programs.terminal.once import ask
 
 
 @program("ask", __doc__)
-@click.option("-s", "--session", default=DEFAULT_SESSION, show_default=True, help="The session to ask in; it is made where there is none.")
+@click.option("-s", "--session", callback=named, default=DEFAULT_SESSION, show_default=True, help="The session; it is made where there is none.")
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
 def main(session: str, words: tuple[str, ...]) -> int:
     piped = "" if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -45,7 +45,7 @@ from bubbles.cron.service import Service
 from bubbles.errors import DataError, TryAgain, Unavailable, Usage
 from bubbles.paths import Home
 from bubbles.programs import lines
-from bubbles.programs.page import verbs
+from bubbles.programs.page import named, verbs
 
 _PATIENCE_S = 5.0
 _AS_JSON = click.option("--json", is_flag=True, expose_value=False, help="Print JSON, as is done anyway.")
@@ -70,11 +70,11 @@ main.invoke_without_command = True
 @click.option("--at", metavar="TIME", help='Once: "2026-12-01 09:00", "09:00", "tomorrow 09:00", "in 10m", or with an offset (+01:00).')
 @click.option("--every", metavar="INTERVAL", help="Again and again: 30m, 2h, 1h30m, 1d.")
 @click.option("--tz", metavar="ZONE", help="The time zone that --at is meant in, such as Europe/Berlin.")
-@click.option("-s", "--session", default="", help="The session that the message comes to.")
+@click.option("-s", "--session", callback=named, help="The session that the message comes to.")
 @click.option("--name", default="", help="What the job is called.")
 @_AS_JSON
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
-def add(at: str | None, every: str | None, tz: str | None, session: str, name: str, words: tuple[str, ...]) -> None:
+def add(at: str | None, every: str | None, tz: str | None, session: str | None, name: str, words: tuple[str, ...]) -> None:
     """Add a job."""
     if (at is None) == (every is None):
         raise Usage("a job has one time or one interval", remedy="give --at or --every")
@@ -89,7 +89,7 @@ def add(at: str | None, every: str | None, tz: str | None, session: str, name: s
     text = " ".join(words) if words else sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
     if not text.strip():
         raise Usage("a job without a message", remedy="bubbles cron add --help")
-    lines.put(shown(ask(home, "job.add", {"name": name, "message": text, "schedule": schedule, "session": session})))
+    lines.put(shown(ask(home, "job.add", {"name": name, "message": text, "schedule": schedule, "session": session or ""})))
     if is_running(home, "cron") is None:
         print("bubbles: the daemon that keeps time is not running; jobs wait until it is\n  try: bubbles gateway", file=sys.stderr)
 

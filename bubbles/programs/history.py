@@ -31,14 +31,14 @@ from bubbles.ids import safe
 from bubbles.messages import from_line
 from bubbles.paths import Home
 from bubbles.programs import lines
-from bubbles.programs.page import program
+from bubbles.programs.page import named, program
 
 _VERSION = 1
 
 
 @program("history", __doc__)
 @click.option("-n", "count", type=click.IntRange(min=1), help="Only the last so many messages.")
-@click.argument("session")
+@click.argument("session", callback=named)
 def main(count: int | None, session: str) -> int:
     path = Home.find().session(safe(session)) / "session.jsonl"
     try:

@@ -74,6 +74,13 @@ def verbs(name: str, page: str | None) -> Callable[[Callable[..., Any]], Verbs]:
     return lambda function: Verbs(name, params=_params(name, function), callback=function, page=page or "")
 
 
+def named(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The callback of whatever takes a session's name: any text is one, but for none at all."""
+    if value == "":
+        raise Usage("a session has a name", remedy=f"{context.command_path} --help")
+    return value
+
+
 def _params(name: str, function: Callable[..., Any]) -> list[click.Parameter]:
     own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
     version = click.version_option(__version__, "-V", "--version", message=f"bubbles {name} {__version__}", help="Say which version this is.")

@@ -37,7 +37,7 @@ def main(width: int) -> None:
 def rendered(body: dict[str, Any], width: int) -> str:
     """One object as a line."""
     message = body["message"] if isinstance(body.get("message"), dict) else body
-    at = _first(body, "at") or _first(message, "at")
+    at = _first(body, "at") or _first(message, "at") or _first(body, "next", "fired_at")
     where = _first(body, "topic", "queue", "session", "turn") or _first(message, "session")
     what = _first(body, "role", "state", "kind", "last")
     line = f"{_time(at)}  {where:<24} {what:<9} {_words(body, message)}"

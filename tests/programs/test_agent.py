@@ -16,7 +16,7 @@ import pytest
 from bubbles.bus import is_running
 from bubbles.ids import safe
 from tests.programs.conftest import Place, a_place, configure, until
-from tests.programs.run import BIN
+from tests.programs.run import BIN, bubbles
 
 LIST = {"name": "list_dir", "arguments": {"path": "."}}
 
@@ -89,6 +89,16 @@ def test_without_a_model_it_says_how_to_set_one_up(own_place: Place, providers: 
 def test_nothing_to_say_is_a_wrong_call(place: Place) -> None:
     assert place.run("agent", "-m", " \n ", "-s", "empty").returncode == 64
     assert place.run("ask", "-s", "empty").returncode == 64
+
+
+@pytest.mark.parametrize(
+    "argv", [("agent", "-s", "", "-m", "hi"), ("ask", "-s", "", "hi"), ("history", ""), ("cron", "add", "--every", "1d", "-s", "", "hi")]
+)
+def test_no_text_names_no_session(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    done = bubbles(*argv, BUBBLES_HOME=str(tmp_path / "home"))
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith("bubbles: a session has a name\n  try: bubbles ")
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("session", ["a/b", "../up", "new\nline", "x" * 300, "会话", "-dash", "..", "with space"])
@@ -208,6 +218,20 @@ def test_here_outlives_agentd_and_the_terminal_beside_it(place: Place, tmp_path:
         place.model.play({"rules": [{"when": "write", "times": 1, "calls": [write_(tmp_path / "one")]}], "default": {"reply": "ok"}})
         place.run("agent", "-m", "write one", "-s", "beside")
         assert (tmp_path / "one").read_text() == "written"
+
+
+def test_a_workspace_is_granted_and_taken_back_by_a_command(place: Place, tmp_path: Path) -> None:
+    with place.terminal("-s", "granting") as terminal:
+        terminal.expect("session granting")
+        terminal.type(f"/config workspace add {tmp_path} rw")
+        terminal.expect("(this session)")
+        assert place.ask("session.show", session="granting")["overrides"] == {"workspaces": [{"path": str(tmp_path), "mode": "rw"}]}
+        terminal.type("/config workspace add /etc")
+        terminal.expect("it belongs to the system")
+        terminal.type(f"/config workspace remove {tmp_path}")
+        until(lambda: place.ask("session.show", session="granting")["overrides"] == {"workspaces": []})
+        terminal.type("exit")
+        assert terminal.end() == 0
 
 
 def test_here_refuses_the_whole_home(place: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from bubbles import bus
 from bubbles.bus import is_running
 from bubbles.messages import Inbound, Outbound, to_dict
 from bubbles.paths import Home
+from bubbles.programs import tail
 from bubbles.programs.history import messages
 from bubbles.programs.scan import rendered
 from bubbles.programs.tail import prefix
@@ -226,6 +229,8 @@ def test_scan_shows_when_and_cuts() -> None:
     assert rendered({"at": now, "text": "x"}, 0).startswith(time.strftime("%H:%M:%S", time.localtime(now)))
     assert rendered({"at": 0.5 + 86400 * 365, "text": "x"}, 0).startswith("197")
     assert len(rendered({"text": "x" * 500}, 100)) == 100
+    assert rendered({"next": now, "fired_at": 7.0, "text": "x"}, 0).startswith(time.strftime("%H:%M:%S", time.localtime(now)))
+    assert rendered({"next": None, "fired_at": 86400 * 365.5, "text": "a job that is over"}, 0).startswith("197")
 
 
 def test_scan_names_the_line_that_is_no_object() -> None:
@@ -244,17 +249,24 @@ def test_a_pattern_begins_with_its_prefix(pattern: str, wanted: str) -> None:
     assert prefix(pattern) == wanted
 
 
+def test_the_kinds_that_tail_names_are_the_parts_that_there_are() -> None:
+    named = re.search(r"KIND is ([\w, ]+)\.", tail.__doc__ or "")
+    assert named
+    waited = (Path(bus.__file__).with_name("PROTOCOL.md")).read_text().split("#### `turn.wait`")[1].split("####")[0]
+    assert set(re.split(r", | or ", named[1])) == set(re.findall(r"^\| part \| \*`(\w+)", waited, re.MULTILINE))
+
+
 def test_tail_follows_a_turn_into_scan(place: Place) -> None:
     looks = {"rules": [{"when": "look", "calls": [{"name": "list_dir", "arguments": {"path": "."}}], "times": 1}], "default": {"reply": "seen"}}
     assert place.run("ask", "hello", "-s", "tailed").returncode == 0  # the daemons are there
     env = {**os.environ, **place.env, "PATH": f"{BIN}:{os.environ['PATH']}"}
     argv = ["bash", "-c", "timeout 40 bubbles tail -n 2 'cli/tailed/tool' | bubbles scan"]
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as tail:
-        while tail.poll() is None:  # what happened before it listened is not told
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as following:
+        while following.poll() is None:  # what happened before it listened is not told
             place.model.play(looks)
             assert place.run("ask", "look", "-s", "tailed").returncode == 0
-        assert tail.stdout
-        assert tail.stdout.read().count('list_dir(".")') == 2
+        assert following.stdout
+        assert following.stdout.read().count('list_dir(".")') == 2
 
 
 # -- ask, and the pipelines of the documentation ----------------------------------------------------

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
+
+from bubbles.errors import Usage
 
 # name: (arguments, what it does)
 COMMANDS = {
@@ -19,6 +22,7 @@ COMMANDS = {
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _KEYS = """\
 Enter sends, Alt-Enter begins a new line. What you type while a turn runs joins it.
+/config workspace add PATH [rw] grants this session a directory; remove PATH undoes it.
 Ctrl-C stops the turn, Ctrl-R looks for earlier words, Tab completes a command."""
 
 
@@ -53,6 +57,47 @@ def settings(shown: dict[str, Any], key: str = "") -> str:
     if shown.get("lent") and key in ("", "workspaces", "lent"):
         lines.append(f"  {'lent':<14} {json.dumps(shown['lent'], ensure_ascii=False)}   (while a terminal with --here is open)")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def workspaces(shown: dict[str, Any], text: str) -> list[dict[str, str]]:
+    """The session's own list after `add PATH [ro|rw]` or `remove PATH`, given what `session.show` answered. Raises Usage.
+
+    It begins empty: the owner's list is not copied, because what the owner takes back there would stay here.
+    """
+    verb, _, rest = text.strip().partition(" ")
+    path, mode = _path(rest)
+    own = [dict(grant) for grant in shown["overrides"].get("workspaces") or ()]
+    if verb not in ("add", "remove") or not path or (verb == "remove" and mode):
+        raise Usage("a workspace is added or removed", remedy="/config workspace add PATH [rw], or /config workspace remove PATH")
+    left = [grant for grant in own if _real(grant["path"]) != _real(path)]
+    if verb == "add":
+        return [*left, {"path": path, "mode": mode or "ro"}]
+    if len(left) == len(own):
+        owners = any(_real(grant["path"]) == _real(path) for grant in shown["settings"]["workspaces"])
+        raise Usage(
+            f"{path} is no workspace of this session's own",
+            remedy="remove it from tools.workspaces in config.json" if owners else "/config workspaces",
+        )
+    return left
+
+
+def set_aside(shown: dict[str, Any]) -> str:
+    """What has to be said where a session had no list of its own, and gets one: then the owner's does not count there. "" where nothing."""
+    owners = [str(grant["path"]) for grant in shown["settings"]["workspaces"]]
+    if "workspaces" in shown["overrides"] or not owners:
+        return ""
+    return f"  this session has a list of its own now; that of config.json ({', '.join(owners)}) counts here\n  again after: /config workspaces -"
+
+
+def _path(text: str) -> tuple[str, str]:
+    """A path, made absolute, and the mode behind it, "" where none is."""
+    found = re.fullmatch(r"(.*?)(?:\s+(ro|rw))?", text.strip(), re.DOTALL)
+    path, mode = (found[1], found[2] or "") if found else ("", "")
+    return os.path.abspath(os.path.expanduser(path)) if path else "", mode
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def compacted(done: dict[str, Any]) -> str:

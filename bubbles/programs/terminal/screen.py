@@ -121,6 +121,8 @@ class Screen:
                 await self._enter()
             case "session":
                 self._say(f"  {self._talk.name}")
+            case "config" if arguments.split(None, 1)[:1] == ["workspace"]:
+                await self._workspace(arguments.removeprefix("workspace").strip())
             case "config":
                 await self._config(*arguments.split(None, 1))
             case "prompt":
@@ -128,11 +130,7 @@ class Screen:
                 self._say(f"{dim(shown['text'])}\n  tools: {', '.join(shown['tools']) or 'none'}")
             case "compact":
                 self._busy = "summarising"
-                done = await self._call("session.compact")
-                nothing = done.get("how") == "nothing"
-                self._say(
-                    "  there is nothing to summarise yet" if nothing else f"  {done['before_tokens']} tokens before, {done['after_tokens']} now"
-                )
+                self._say(commands.compacted(await self._call("session.compact")))
             case _:
                 self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
 
@@ -143,6 +141,15 @@ class Screen:
             await self._call("session.set", key=key, value=None if value == "-" else config.parse(key, value))
         text = commands.settings(await self._call("session.show"), key)
         self._say(text or f"there is no setting {key!r} of a session; /config names them")
+
+    async def _workspace(self, text: str) -> None:
+        shown = await self._call("session.show")
+        if text:
+            await self._call("session.set", key="workspaces", value=commands.workspaces(shown, text))
+            if set_aside := commands.set_aside(shown):
+                self._say(set_aside)
+            shown = await self._call("session.show")
+        self._say(commands.settings(shown, "workspaces"))
 
     async def _stop(self) -> None:
         if not (await self._call("turn.stop"))["stopped"]:
