@@ -19,6 +19,7 @@ from bubbles.cron.ops import Ops
 from bubbles.cron.service import Service
 from bubbles.daemon import Daemon
 
+
 async def serve(daemon: Daemon) -> None:
     """Live until the daemon is told to stop; with `--once`, until what was due has been sent."""
     agentd, woken = Caller(daemon.home, "agentd"), asyncio.Event()

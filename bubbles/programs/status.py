@@ -136,7 +136,7 @@ def told(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if found["open_turns"]:
         yield "turns", f"{found['open_turns']} running"
     if found["held_turns"]:
-        yield "given up", f"turns: {', '.join(found['held_turns'])}"
+        yield "given up", f"turns: {', '.join(found['held_turns'])}; bubbles queue list turns | bubbles scan"
     if found["held_messages"]:
         yield "held", f"{found['held_messages']} messages; bubbles queue list | bubbles scan"
     for each in found["sessions"]:

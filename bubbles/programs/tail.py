@@ -1,7 +1,8 @@
 """Follow what the assistant is doing, as it does it.
 
 A topic is CHANNEL/CHAT/KIND; KIND is text, text_end, tool, progress, retry, say or end. A pattern is a topic with * for
-any part of it; without a pattern everything is told. What happened before is in `bubbles history`; what is missed here is only missed.
+any part of it; without a pattern everything is told. What happened before is in `bubbles history`; what is missed
+here is only missed.
 
 Input:
   nothing

@@ -29,7 +29,7 @@ from bubbles.providers.provider import Answer, Ask, Capabilities
 _LOAD_S = 300.0  # a large model from a slow disk
 _END_S = 3.0
 _DEATH_S = 0.2
-_FETCH = "run: bubbles models fetch"
+_FETCH = "bubbles models fetch"
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
 _PATIENT = {"OMP_WAIT_POLICY": "passive"}  # its threads else spin for each other: on a busy machine a tenth of the speed
 _ANSWER_SHARE = 8  # an answer may take this part of the window: a small model that loses its thread does not find it again

@@ -30,12 +30,12 @@ def traits(path: Path) -> Traits:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
             if held[:4] != b"GGUF":
-                raise Rejected(f"{path} is not a GGUF file", remedy="run: bubbles models fetch", attempts=0)
+                raise Rejected(f"{path} is not a GGUF file", remedy="bubbles models fetch", attempts=0)
             return Traits(_number(held, b".context_length"), b"tool" in _string(held, b"tokenizer.chat_template"))
     except FileNotFoundError:
-        raise Rejected(f"there is no model file {path}", remedy="run: bubbles models fetch", attempts=0) from None
+        raise Rejected(f"there is no model file {path}", remedy="bubbles models fetch", attempts=0) from None
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-        raise Rejected(f"{path} cannot be read: {error}", remedy="run: bubbles models fetch", attempts=0) from error
+        raise Rejected(f"{path} cannot be read: {error}", remedy="bubbles models fetch", attempts=0) from error
 
 
 def _after(held: mmap.mmap, key: bytes) -> int:

@@ -36,7 +36,7 @@ def route(settings: Any, model: str = "", provider: str = "") -> Route:
     found = _by_list(settings, model) or _by_prefix(settings, model) or _by_keyword(settings, model) or _by_default(settings, model)
     if found is None:
         where = f"no provider that is set up answers for the model {model!r}" if model else "no model is set up"
-        raise Misconfigured(where, remedy="run: bubbles onboard")
+        raise Misconfigured(where, remedy="bubbles onboard")
     return found
 
 

@@ -226,7 +226,7 @@ def refused(path: Path | None) -> Rejected:
 def test_no_file_is_answered_with_what_to_run(tmp_path: Path) -> None:
     for path in (None, tmp_path / "missing.gguf"):
         error = refused(path)
-        assert error.remedy == "run: bubbles models fetch"
+        assert error.remedy == "bubbles models fetch"
         assert error.attempts == 0
 
 
@@ -234,4 +234,4 @@ def test_a_broken_file_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + b"\3\0\0\0" + b"\xff" * 4096)
     error = refused(tmp_path / "broken.gguf")
     assert "cannot run" in error.text
-    assert error.remedy == "run: bubbles models fetch"
+    assert error.remedy == "bubbles models fetch"

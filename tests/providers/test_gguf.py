@@ -51,6 +51,6 @@ def test_what_is_none_is_refused_with_what_to_do(tmp_path: Path, data: bytes | N
         (tmp_path / "m.gguf").write_bytes(data)
     with pytest.raises(Rejected) as refused:
         traits(tmp_path / "m.gguf")
-    assert refused.value.remedy == "run: bubbles models fetch"
+    assert refused.value.remedy == "bubbles models fetch"
     assert refused.value.attempts == 0
     assert str(tmp_path) in refused.value.text
