@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from bubbles import starter
+from bubbles import logfile, starter
 from bubbles.bus import is_running
+from bubbles.paths import Home
+from bubbles.programs import gateway as gateway_
 from tests.programs.conftest import DAEMONS, Place, until
 from tests.programs.run import BIN
 
@@ -121,3 +124,12 @@ def test_when_nothing_is_left_to_look_after_it_ends_with_the_reason(own_place: P
     assert done.returncode == 78
     assert "may be written by other users" in done.stderr
     own_place.home.root.chmod(0o700)
+
+
+def test_what_daemons_say_for_long_is_moved_aside_and_not_lost(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    told = [b"<6>%d %s\n" % (n, b"x" * 100_000) for n in range(logfile.MOST_BYTES // 100_000 + 20)]
+    gateway_.forward(home, "small", io.BytesIO(b"".join(told)))
+    assert len(capfd.readouterr().err.splitlines()) == len(told)
+    path = home.log / "small.log"
+    assert Path(f"{path}.1").read_bytes() + path.read_bytes() == b"".join(told)
+    assert 0 < path.stat().st_size < logfile.MOST_BYTES
