@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import zmq
@@ -19,6 +20,7 @@ from bubbles.errors import TryAgain
 _ROUND = 200  # messages taken before the loop's other work has a turn
 WAITING = 10_000  # messages queued for one slow peer; what is above is lost, as any message may be
 _LINGER_MS = 200
+_TERM_S = 1.0
 
 
 class Bound:
@@ -67,7 +69,10 @@ class Bound:
         self._loop.remove_reader(self._fd)
         socket, self._socket = self._socket, None
         socket.close(linger=_LINGER_MS)
-        self._context.term()
+        # libzmq may wait for ever for a peer that did not read and is gone; nobody shall wait with it.
+        end = threading.Thread(target=self._context.term, name="zmq term", daemon=True)
+        end.start()
+        end.join(_TERM_S)
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
