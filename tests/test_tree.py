@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bubbles.config.channels import Channels, Platform
 from bubbles.programs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +37,10 @@ def tracked() -> tuple[Path, ...]:
     """Every file of the repository, links left out."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
     return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file() and not path.is_symlink())
+
+
+CHANNELS = {name for name, field in Channels.model_fields.items() if isinstance(field.annotation, type) and issubclass(field.annotation, Platform)}
+PLANNED = {name for name in CHANNELS if Channels.model_fields[name].annotation.not_built}
 
 
 def project() -> dict:
@@ -88,7 +93,8 @@ def test_the_lock_has_one_version_and_its_hashes_for_each_and_no_address() -> No
 
 def test_the_lock_holds_everything_that_is_declared() -> None:
     found = project()["project"]
-    for text in [*found["dependencies"], *(text for extra in found["optional-dependencies"].values() for text in extra)]:
+    extras = [extra for name, extra in found["optional-dependencies"].items() if name not in PLANNED]
+    for text in [*found["dependencies"], *(text for extra in extras for text in extra)]:
         wanted = Requirement(text)
         if wanted.name == "bubbles-assistant":
             continue
@@ -98,10 +104,15 @@ def test_the_lock_holds_everything_that_is_declared() -> None:
         assert wanted.specifier.contains(version[1]), text
 
 
-def test_all_holds_every_extra_but_dev() -> None:
+def test_all_holds_every_extra_that_is_built() -> None:
     extras = project()["project"]["optional-dependencies"]
     named = {extra for text in extras["all"] for extra in Requirement(text).extras}
-    assert named == set(extras) - {"all", "dev"}
+    assert named == set(extras) - {"all", "dev"} - PLANNED
+
+
+def test_every_channel_has_an_extra() -> None:
+    extras = project()["project"]["optional-dependencies"]
+    assert set(extras) - {"all", "dev", "local"} == CHANNELS
 
 
 def _imports(path: Path) -> set[str]:
