@@ -15,6 +15,8 @@ from bubbles.errors import DataError, ProtocolError
 
 Body = dict[str, Any]
 VERSION = 1
+TEXT_MOST = 1_000_000  # bytes of UTF-8 that somebody may write at once
+LATEST = 253_402_300_799  # the last second of the year 9999, since the epoch
 MIGRATIONS: Mapping[int, Callable[[Body], Body]] = {}  # n: what makes a message of version n one of n + 1
 
 
@@ -142,38 +144,66 @@ def to_dict(message: Inbound | Outbound) -> dict[str, Any]:
 
 
 def from_dict(cls: type[Message], body: Body) -> Message:
-    """The message that a JSON object holds. Raises DataError for a missing or ill-typed field, ProtocolError for a newer version."""
-    body = migrate(body, VERSION, MIGRATIONS, "a message")
+    """The message that a JSON object holds. Raises DataError for a missing, ill-typed or impossible field, ProtocolError for a newer version."""
+    return cls(**_known(cls, migrate(body, VERSION, MIGRATIONS, "a message"), ""))
+
+
+_TYPES: dict[str, type[Any]] = {"version": int, "size": int, **dict.fromkeys(("is_group", "mentioned", "wakes", "owner"), bool)}
+_SIZE_MOST = 2**63 - 1
+
+
+def _known(cls: type, body: Any, where: str) -> dict[str, Any]:
+    """The fields that `cls` has, checked. `where` stands before their names in errors: "" or "sender."."""
+    if not isinstance(body, dict):
+        raise DataError(f"{where.rstrip('.')!r} is not an object")
     known: dict[str, Any] = {}
     for item in fields(cls):
         if item.name in body:
-            known[item.name] = _field(cls, item.name, body[item.name])
+            known[item.name] = _field(cls, item.name, body[item.name], where)
         elif item.default is MISSING and item.default_factory is MISSING:
-            raise DataError(f"a message without {item.name!r}")
-    return cls(**known)
+            raise DataError(f"a message without {where + item.name!r}")
+    return known
 
 
-_TYPES: dict[str, tuple[type, ...]] = {"at": (int, float), "version": (int,)}
-_BOOLEANS = {"is_group", "mentioned", "wakes", "owner"}
-
-
-def _field(cls: type, name: str, value: Any) -> Any:
+def _field(cls: type[Any], name: str, value: Any, where: str) -> Any:
     if name == "sender":
-        return Sender(**{k: v for k, v in _object(value, name).items() if k in ("id", "name", "owner")})
+        return Sender(**_known(Sender, value, "sender."))
     if name == "media":
         if not isinstance(value, list | tuple):
             raise DataError("'media' is not a list")
-        return tuple(Media(**{k: v for k, v in _object(m, name).items() if k in ("path", "name", "type", "size")}) for m in value)
-    wanted = (bool,) if name in _BOOLEANS else _TYPES.get(name, (str,))
-    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
-        raise DataError(f"{cls.__name__.lower()}: {name!r} is {type(value).__name__}, not {wanted[-1].__name__}")
-    return scrub(value) if isinstance(value, str) else value
-
-
-def _object(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(f"{name!r} is not an object")
+        return tuple(Media(**_known(Media, one, f"media[{place}].")) for place, one in enumerate(value))
+    if name == "at":
+        return _time(value)
+    wanted = _TYPES.get(name, str)
+    if type(value) is not wanted:
+        raise DataError(f"{where + name!r} is {type(value).__name__}, not {wanted.__name__}")
+    if isinstance(value, str):
+        return _text(cls, name, scrub(value), where)
+    if name == "size" and not 0 <= value <= _SIZE_MOST:
+        raise DataError(f"{where + name!r} is no size of a file")
     return value
+
+
+def _text(cls: type, name: str, text: str, where: str) -> str:
+    if name == "path" and not text:
+        raise DataError(f"{where + name!r} is empty")
+    if cls is Inbound and name in ("text", "quote"):
+        check_text(text, name)
+    return text
+
+
+def _time(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"'at' is {type(value).__name__}, not float")
+    if not 0 <= value <= LATEST:  # nor NaN
+        raise DataError(f"'at' is no time from 0 to {LATEST}")
+    return value
+
+
+def check_text(text: str, name: str = "text") -> None:
+    """Raises DataError for what is longer than anybody may write in one message."""
+    if len(text) * 4 > TEXT_MOST and len(text.encode("utf-8", "surrogatepass")) > TEXT_MOST:
+        raise DataError(f"{name!r} is longer than {TEXT_MOST} bytes; put it in a file", remedy="put it in a file and say where it lies")
 
 
 def to_line(body: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 
 from bubbles.kernel.canonical import Message
 from bubbles.kernel.clip import clean, clip
-from bubbles.messages import scrub
+from bubbles.messages import LATEST, scrub
 
 BASE = """\
 You are Bubbles, one person's own assistant, running on that person's machine and reached from chats and terminals. You act: what a tool can \
@@ -119,7 +119,7 @@ def stamp(at: float, tz: tzinfo | None, channel: str, sender_name: str, is_group
     >>> stamp(1764500400, None, "telegram", "Ann", is_group=True, owner=False)
     '[Sun 2025-11-30 11:00 UTC · telegram group · Ann · guest]'
     """
-    when = datetime.fromtimestamp(at, tz or UTC)
+    when = datetime.fromtimestamp(min(at, LATEST - 86_400), tz or UTC)  # in some zones the last day of all is not representable
     place = f"{channel} group" if is_group else channel
     name = re.sub(r"[\[\]·]", "", _line(sender_name, 40)).strip()
     parts = [f"{_WEEKDAYS[when.weekday()]} {when:%Y-%m-%d %H:%M %Z}", place, name, "" if owner else "guest"]
