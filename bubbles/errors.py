@@ -25,7 +25,11 @@ Anything else is a bug: it is caught in a program's `main`, an actor's loop and 
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
+
+# What an operating system refuses now and may grant later: no room, no descriptors, a disk in trouble.
+PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 OK = 0
 NO = 1

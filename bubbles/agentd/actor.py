@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bubbles import log
 from bubbles.agentd.perform import Perform
-from bubbles.errors import BubblesError, DataError, ProtocolError, TryAgain
+from bubbles.errors import PASSING, BubblesError, DataError, ProtocolError, TryAgain
 from bubbles.ids import safe
 from bubbles.kernel.actions import AskApproval, AskModel, Close, Compact, RunTools, Say
 from bubbles.kernel.events import (
@@ -231,12 +231,14 @@ class Actor:
     async def _step_safely(self, turn: Turn) -> None:
         """One action. Trouble with the disk is waited out; a bug ends the turn and is told as no more than that."""
         try:
-            await self._perform.prepare(turn)
+            if not turn.outcome:
+                await self._perform.prepare(turn)
             await self._step(turn)
-        except (OSError, TryAgain) as error:
-            self.agent.trouble(f"{self.session.key} waits: {error}")
-            await asyncio.sleep(self.agent.pause_s)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, TryAgain) or (isinstance(error, OSError) and error.errno in PASSING):
+                self.agent.trouble(f"{self.session.key} waits: {error}")
+                await asyncio.sleep(self.agent.pause_s)
+                return
             log.error("daemon.bug", "a bug in this turn")
             self._bugs += 1
             if self._bugs > 1:  # it came while closing: not again and again at full speed

@@ -17,7 +17,7 @@ from bubbles.agentd.outgoing import Outgoing
 from bubbles.agentd.request import Tools
 from bubbles.agentd.session import Session
 from bubbles.bus.feed import Feed
-from bubbles.errors import Misconfigured
+from bubbles.errors import PASSING, BubblesError, Misconfigured, TryAgain
 from bubbles.paths import Home
 from bubbles.sessions.commit import Commit
 from bubbles.tools import load, schemas
@@ -51,6 +51,8 @@ class Agent:
         actor = self._actors.get(key)
         if actor is None:
             actor = self._actors[key] = self._wake(key, name)
+            if len(self._actors) > 2 * _AWAKE_MOST:
+                self.tidy(keep=key)
             if self._open:
                 actor.start()
         return actor
@@ -67,6 +69,12 @@ class Agent:
         except Misconfigured as error:
             self.broken[key] = error.text
             raise
+        except Exception as error:
+            if isinstance(error, TryAgain) or (isinstance(error, OSError) and error.errno in PASSING):
+                raise
+            log.error("daemon.bug", f"the session {key} cannot be opened", session=key)
+            self.broken[key] = f"it cannot be opened: {error}"
+            raise Misconfigured(f"the session {key} cannot be opened: {error}", remedy=f"look at: ls -la {self.home.session(key)}") from error
         self.broken.pop(key, None)
         return actor
 
@@ -84,11 +92,11 @@ class Agent:
         """
         self.feed.open()
         for path in sorted(self.home.turns.glob("*.jsonl")):
-            if path.stat().st_size:
+            if not path.is_file() or path.stat().st_size:
                 try:
                     self.actor(path.stem)
-                except Misconfigured as error:
-                    log.event("daemon.warning", f"the session {path.stem} cannot be used: {error.text}", priority="error", session=path.stem)
+                except (BubblesError, OSError) as error:
+                    log.event("daemon.warning", f"the session {path.stem} cannot be used: {error}", priority="error", session=path.stem)
         self.intake.recover()
         await self.intake.scan()
         self._open = True
@@ -105,9 +113,9 @@ class Agent:
     def busy(self) -> bool:
         return any(actor.busy for actor in self._actors.values()) or bool(self.outgoing.waiting)
 
-    def tidy(self) -> None:
-        """Let go of sessions that nobody has spoken to for longest, where many are awake."""
-        idle = sorted((a for a in self._actors.values() if not a.busy), key=lambda a: a.used_at)
+    def tidy(self, keep: str = "") -> None:
+        """Let go of sessions that nobody has spoken to for longest, where many are awake; `keep` stays."""
+        idle = sorted((a for a in self._actors.values() if not a.busy and a.session.key != keep), key=lambda a: a.used_at)
         for actor in idle[: max(0, len(idle) - _AWAKE_MOST)]:
             actor.close()
             del self._actors[actor.session.key]

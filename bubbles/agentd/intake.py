@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bubbles import log
-from bubbles.errors import BubblesError, DataError, Misconfigured, ProtocolError
+from bubbles.errors import PASSING, BubblesError, DataError, Misconfigured, ProtocolError
 from bubbles.ids import safe, session_key
 from bubbles.messages import Inbound, from_dict
 from bubbles.spool import Queue
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 TERMINALS = frozenset({"cli", "shell"})  # producers that are the owner's own
 SYSTEM = frozenset({"cron", "agentd"})
 _AT_ONCE = 256
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 _BREATH_S = 1.0  # between two looks at messages that could not be taken
 
 
@@ -47,7 +45,10 @@ class Intake:
     def recover(self) -> None:
         """Put back what a killed agentd had in its hands."""
         for queue in self._open().values():
-            queue.recover()
+            try:
+                queue.recover()
+            except (OSError, BubblesError) as error:
+                self._agent.trouble(f"{queue.path} cannot be recovered: {error}")
 
     def state(self, message: str) -> str | None:
         """The state of a message in whichever queue holds it."""
@@ -73,24 +74,35 @@ class Intake:
 
     def _pause_s(self) -> float | None:
         """Seconds until a message that waits for its time, or could not be taken, is to be looked at; None where none is."""
-        due = [at for queue in self._queues.values() if (at := queue.next_due()) is not None]
+        due = []
+        for queue in self._queues.values():
+            with contextlib.suppress(OSError, BubblesError):
+                due += [at] if (at := queue.next_due()) is not None else []
         return max(_BREATH_S, min(due) - time.time()) if due else None
 
     async def scan(self) -> int:
         """Take all that is due now; how many messages left their queue."""
         taken = 0
         for name, queue in self._open().items():
-            due = queue.due(time.time())
+            due = self._due(queue)
             for start in range(0, len(due), _AT_ONCE):
                 taken += sum(await asyncio.gather(*(self._take(name, queue, id) for id in due[start : start + _AT_ONCE])))
         return taken
+
+    def _due(self, queue: Queue) -> list[str]:
+        """What may be taken from a queue; nothing where it cannot be read, which stops no other."""
+        try:
+            return queue.due(time.time())
+        except (OSError, BubblesError) as error:
+            self._agent.trouble(f"{queue.path} cannot be read: {error}")
+            return []
 
     async def _take(self, name: str, queue: Queue, id: str) -> bool:
         """Whether the message is gone from new/."""
         try:
             item = queue.claim(id)
-        except FileNotFoundError:  # dropped by a person meanwhile
-            return True
+        except FileNotFoundError:  # dropped by a person meanwhile, or a second copy of what is done
+            return False
         except DataError as error:  # no message at all; it is held
             log.event("message.held", f"{id}: {error.text}", priority="warning", message=id, channel=name)
             return True
@@ -111,15 +123,21 @@ class Intake:
             log.event("message.held", f"{id}: {error.text}", priority="warning", message=id, channel=name)
             self._agent.outgoing.waiting.end(id, {"outcome": "held", "text": error.text, "remedy": error.remedy})
         except (OSError, BubblesError) as error:
-            if isinstance(error, OSError) and error.errno not in _DISK_FULL:
-                log.error("daemon.bug", f"{id} waits in its queue: {error}")
+            if isinstance(error, OSError) and error.errno not in PASSING:
+                self._give_up(queue, id, error)
+                return True
             with contextlib.suppress(OSError, BubblesError):
                 queue.defer(id, time.time() + self._agent.pause_s)
             self._agent.trouble(f"messages wait: {error}")
-        except Exception:
-            log.error("daemon.bug", f"{id} could not be taken; it is held", message=id)
-            queue.hold(id, "a bug: see the log")
+        except Exception as error:
+            self._give_up(queue, id, error)
         return True
+
+    def _give_up(self, queue: Queue, id: str, error: Exception) -> None:
+        log.error("daemon.bug", f"{id} could not be taken; it is held", error=error, message=id)
+        with contextlib.suppress(OSError, BubblesError):
+            queue.hold(id, "a bug: see the log")
+        self._agent.outgoing.waiting.end(id, {"outcome": "held", "text": "the message could not be taken; the log has the details"})
 
     def _finisher(self, queue: Queue, id: str) -> Callable[[], object]:
         return lambda: queue.finish(id)
@@ -139,6 +157,11 @@ class Intake:
             return {}
         for name in names:
             if name not in self._queues:
-                self._queues[name] = Queue(self._root / name)
-                self._queues[name].prepare()
+                queue = Queue(self._root / name)
+                try:
+                    queue.prepare()
+                except (OSError, BubblesError) as error:
+                    self._agent.trouble(f"{queue.path} cannot be used: {error}")
+                else:
+                    self._queues[name] = queue
         return self._queues

@@ -61,13 +61,17 @@ class Ops:
         """Answer when the turn that a message is in has ended; on the way, its parts."""
         message = _text(request, "message")
         waiting: Waiting = self._agent.outgoing.waiting
-        if ended := waiting.ended(message) or self._in_history(message, request.body.get("session")):
+        if ended := waiting.ended(message):
             return ended
         self._agent.intake.ring()
         if not any(message in actor.known for actor in self._agent.actors()):
             state = self._agent.intake.state(message)
+            if state in (None, "done") and (ended := self._in_history(message, request.body.get("session"))):
+                return ended
             if state is None:
                 raise DataError(f"no message {message!r} is known here", remedy="send it again")
+            if state == "done":
+                return {"outcome": "silent", "text": ""}  # its turn is over and has left no line
             if state == "held":
                 return {"outcome": "held", "text": "the message could not be read; see: bubbles queue list inbound"}
         return await waiting.until_end(message, request, stream=bool(request.body.get("stream")))

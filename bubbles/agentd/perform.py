@@ -308,7 +308,7 @@ def hint(call: Call) -> str:
     """A call as a person reads it: `read_file("notes.md")`."""
     try:
         values = list(json.loads(call.arguments or "{}").values())
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         values = []
     shown = ", ".join(json.dumps(v, ensure_ascii=False) for v in values)
     if len(shown) > _HINT_MOST:

@@ -65,12 +65,24 @@ class Session:
 
     def refresh(self) -> None:
         """Read the session's overrides again. Raises Misconfigured, and keeps the old ones, where they are broken."""
+        if not self.history.is_current():
+            self.reload()
         found = config.session_settings(self._settings, self.folder.overrides(), str(self.folder.config))
         if self._settled is not None and found == self._settled:
             return
         for warning in found.warnings:
             log.event("daemon.warning", warning, priority="warning", session=self.key)
         self._settled = self.effective = found
+        self.forget_prompt()
+
+    def reload(self) -> None:
+        """The history's file is another one than it was, or gone: go on with what is there now. Raises Misconfigured where it cannot be used."""
+        log.event("daemon.warning", "the session's directory was replaced; its history is read anew", priority="warning", session=self.key)
+        self.folder.prepare()
+        fresh = History(self.folder.history, session=self.key)
+        self.history.close()
+        self.history = fresh
+        self.weights, self.prefix = Weights(), Prefix(self.key)
         self.forget_prompt()
 
     @property
@@ -202,6 +214,8 @@ class Session:
 
     def close_turn(self, turn: Turn, outcome: str, shown: list[UserSpoke], said: dict[str, int], notice: str, now: float) -> None:
         """Append the turn to history in one piece. Raises OSError where the disk is full; nothing of it stays then."""
+        if not self.history.is_current():
+            self.reload()
         lines = [context.encode(message) for message in settled(turn.messages)]
         end: dict[str, Any] = {
             "turn": turn.id,

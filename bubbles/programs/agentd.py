@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 
 from bubbles import config, log
 from bubbles.agentd.agent import Agent
@@ -32,7 +33,16 @@ from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.daemon import main as run
 
+_DESCRIPTORS = 65_536
 _LOOK_S = 0.05  # with --once, between two looks whether all is done
+
+
+def _more_descriptors() -> None:
+    """Each session that is awake holds two files: have as many as the system lets us. Commands get a limit of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, _DESCRIPTORS) if hard != resource.RLIM_INFINITY else _DESCRIPTORS
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def serve(daemon: Daemon) -> None:
@@ -41,6 +51,7 @@ async def serve(daemon: Daemon) -> None:
     log.redact(settings.secrets())
     for warning in settings.warnings:
         log.event("daemon.warning", warning, priority="warning")
+    _more_descriptors()
     agent = Agent(daemon.home, settings)
     door = Door("agentd", daemon.home, Ops(agent).table, on_ring=agent.intake.ring)
     await door.open()

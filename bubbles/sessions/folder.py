@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,23 +53,18 @@ class Folder:
         """Make what is missing, from the templates; nothing that is there is touched."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("work", "data", "skills"):
-            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+            _directory(self.path / name)
         template = templates() / "session"
         for source in sorted(template.rglob("*")) if template.is_dir() else ():
             target = self.path / source.relative_to(template)
             if source.is_dir():
-                target.mkdir(mode=0o700, exist_ok=True)
-            elif not target.exists() and not target.is_symlink():
+                _directory(target)
+            elif not os.path.lexists(target):
                 _copy(source, target)
 
     def note(self, name: str) -> str:
         """The text of SOUL.md or MEMORY.md, "" where there is none. A link is not followed."""
-        try:
-            fd = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            return ""
-        with open(fd, "rb") as file:
-            return file.read(_NOTE_MOST).decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+        return head(self.path / name, _NOTE_MOST).replace("\0", "\ufffd").strip()
 
     def overrides(self) -> dict[str, Any]:
         """What this session's config.json says. Raises Misconfigured where it is not a JSON object, the file untouched."""
@@ -102,6 +98,25 @@ class Folder:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+
+
+def head(path: Path, most: int) -> str:
+    """The first `most` bytes of a regular file as text; "" for anything else, which may be a link, a pipe or a directory."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.pread(fd, most, 0).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(fd).st_mode) else ""
+    finally:
+        os.close(fd)
+
+
+def _directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise Misconfigured(f"{path} is no directory", remedy=f"move {path} away") from error
 
 
 def _copy(source: Path, target: Path) -> None:

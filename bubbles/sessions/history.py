@@ -23,7 +23,7 @@ from typing import Any
 
 from bubbles.errors import DataError, Misconfigured, ProtocolError
 from bubbles.kernel.context import Shape, build, encode
-from bubbles.messages import from_line, migrate
+from bubbles.messages import from_line, migrate, scrub
 from bubbles.sessions.journal import append
 
 Meta = dict[str, Any]
@@ -104,11 +104,24 @@ class History:
         self._append([encode({"meta": "compaction", "summary": summary, "kept": kept, "at": at})])
         self._compacted(summary, kept)
 
+    def is_current(self) -> bool:
+        """Whether the file that is open here still is the one at its path: a person may have moved, restored or removed the session."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return False
+        own = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
     def file_lines(self) -> Iterator[bytes]:
         """Every line of the file, oldest first, without its newline."""
-        with open(self.path, "rb") as file:
-            for line in file:
-                yield line.rstrip(b"\n")
+        offset, rest = 0, b""
+        while piece := os.pread(self._fd, 1 << 20, offset):
+            offset += len(piece)
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+        if rest:
+            yield rest
 
     def _take(self, messages: list[bytes]) -> None:
         """Add a turn's messages to those in memory. Words that got no answer and those after them are one message there: roles take turns."""
@@ -139,7 +152,7 @@ class History:
                     break
                 offset += len(line)
                 body = _parsed(line)
-                if body is None:
+                if body is None or not _is_sound(body):
                     self.damaged += 1
                     broken_at = offset
                 elif "role" in body:
@@ -196,6 +209,19 @@ def _opened(path: Path) -> int:
         os.close(fd)
         raise Misconfigured(f"{path} is no file of this session", remedy=f"move {path} away")
     return fd
+
+
+def _is_sound(body: Meta) -> bool:
+    """Whether a line has the shape that is written here: what a hand or a worm has changed is no message, and is not sent to anybody."""
+    if "role" not in body:
+        messages, kept = body.get("messages", []), body.get("kept", 0)
+        return isinstance(messages, list) and all(isinstance(m, dict) for m in messages) and isinstance(kept, int) and kept >= 0
+    content = body.get("content")
+    if body["role"] not in ("user", "assistant", "tool") or not isinstance(content, str) or content != scrub(content):
+        return False
+    if body["role"] == "assistant":
+        return bool(content or body.get("tool_calls")) and isinstance(body.get("tool_calls", []), list)
+    return bool(content) and (body["role"] == "user" or isinstance(body.get("tool_call_id"), str))
 
 
 def _holds(end: Meta, message: str) -> bool:

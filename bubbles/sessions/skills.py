@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bubbles.sessions.folder import head
+
 _HEAD_MOST = 4096  # bytes of a SKILL.md that are looked at
 _DESCRIPTION_MOST = 300  # characters
 
@@ -20,12 +22,8 @@ def index(skills: Path) -> list[tuple[str, str]]:
     except OSError:
         return []
     for name in names:
-        try:
-            fd = os.open(skills / name / "SKILL.md", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            continue
-        with open(fd, "rb") as file:
-            found.append((name, _description(file.read(_HEAD_MOST).decode("utf-8", "replace"))))
+        if os.path.isfile(skills / name / "SKILL.md"):
+            found.append((name, _description(head(skills / name / "SKILL.md", _HEAD_MOST))))
     return found
 
 

@@ -102,6 +102,16 @@ class Files:
             self._disk.rename(self._at(source, name), self._at(target, name))
         return True
 
+    def rename(self, state: str, name: str, to: str) -> bool:
+        """Give a file of a state another name there. False where it is gone, or that name is taken."""
+        if self.has(state, to):
+            return False
+        try:
+            self._disk.rename(self._at(state, name), self._at(state, to))
+        except FileNotFoundError:
+            return False
+        return True
+
     def has(self, state: str, name: str) -> bool:
         return self._disk.access(self._at(state, name), os.F_OK)
 

@@ -218,9 +218,14 @@ class Queue:
 
     def _waiting(self, time_ns: int) -> Line:
         """(place, file name) of what waits. What lies further ahead than anything may wait is a message of a clock that was wrong: it comes first."""
-        line = self._files.line("new", ".json")
+        line = [(at_ns, own) for at_ns, name in self._files.line("new", ".json") if (own := self._own(name))]
         early = [(time_ns - _LONGEST_NS, name) for at_ns, name in line if at_ns > time_ns + _LONGEST_NS]
         return early + line[: len(line) - len(early)]
+
+    def _own(self, name: str) -> str:
+        """The name under which a file can be claimed: one that a person put there by hand may have to be given it. "" where it is taken."""
+        own = _file(_id(name))
+        return own if own == name or self._files.rename("new", name, own) else ""
 
     # Content.
 

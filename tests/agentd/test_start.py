@@ -97,7 +97,31 @@ def a_directory(home: Home) -> Path:
     return path / "."
 
 
-@pytest.mark.parametrize("spoil", [newer, not_json, not_allowed, a_link, a_directory])
+def data_is_a_file(home: Home) -> Path:
+    path = home.session("s") / "data"
+    path.rmdir()
+    path.write_text("x")
+    return path
+
+
+def the_journal_is_a_directory(home: Home) -> Path:
+    path = home.turns / "s.jsonl"
+    path.unlink()
+    path.mkdir()
+    return path / "."
+
+
+def the_journal_is_a_dangling_link(home: Home) -> Path:
+    path = home.turns / "s.jsonl"
+    path.unlink()
+    path.symlink_to("nowhere/at/all")
+    return path
+
+
+SPOILS = [newer, not_json, not_allowed, a_link, a_directory, data_is_a_file, the_journal_is_a_directory, the_journal_is_a_dangling_link]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_a_session_with_a_broken_file_is_named_and_the_others_go_on(home: Home, spoil: Callable[[Home], Path]) -> None:
     with world(home, {"rules": [{"when": "slow", "endless": True}], "default": {"reply": "fine"}}) as w:
         w.start()
