@@ -90,7 +90,8 @@ def running(home: Home) -> dict[str, Any]:
         try:
             with Dial(home, "agentd") as dial:
                 answer = dial.call("status", timeout_s=2)[0]
-            found |= {"open_turns": answer["open"], "troubles": answer.get("troubles", [])}
+            broken = [f"the session {key} cannot be used: {why}" for key, why in answer.get("broken", {}).items()]
+            found |= {"open_turns": answer["open"], "troubles": [*broken, *answer.get("troubles", [])]}
         except BubblesError as error:
             found["troubles"] = [f"agentd runs and does not answer: {error.text}"]
     return found
