@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Any
 
-from bubbles import log
+from bubbles import log, sandboxes
 from bubbles.agentd.actor import Actor
 from bubbles.agentd.intake import Intake
 from bubbles.agentd.models import Models
@@ -86,10 +86,11 @@ class Agent:
         return list(self._actors.values())
 
     async def open(self) -> None:
-        """Take up what a killed agentd left: first its turns, then the messages it had in its hands, and only then act.
+        """Take up what a killed agentd left: its commands are ended, then come its turns, then the messages it had in its hands, and only then act.
 
         A session that cannot be used is named and left alone; the others go on.
         """
+        sandboxes.sweep(self.home)
         self.feed.open()
         for path in sorted(self.home.turns.glob("*.jsonl")):
             if not path.is_file() or path.stat().st_size:

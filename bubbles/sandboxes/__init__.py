@@ -1,4 +1,4 @@
-"""The sandboxes there are, and how a session gets its own."""
+"""The sandboxes there are, how a session gets its own, and how what a killed daemon left running is ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from bubbles.errors import Misconfigured
+from bubbles.sandboxes.leftovers import sweep
 from bubbles.sandboxes.sandbox import Limits, Outcome, Sandbox
 from bubbles.workspace import Grant
 
-__all__ = ["REGISTRY", "Limits", "Outcome", "Sandbox", "open"]
+__all__ = ["REGISTRY", "Limits", "Outcome", "Sandbox", "open", "sweep"]
 
 REGISTRY: dict[str, str] = {
     "local": "bubbles.sandboxes.local:Local",

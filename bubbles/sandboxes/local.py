@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbles.errors import OutsideWorkspace, Refused, ToolError
-from bubbles.sandboxes import environment, guard, spawn
+from bubbles.sandboxes import environment, guard, mark, spawn
 from bubbles.sandboxes.sandbox import Limits, Outcome
 from bubbles.workspace import Grant
 
@@ -45,7 +45,7 @@ class Local:
         why = guard.refusal(command, self._reach, start)
         if why:
             raise Refused(f"the command was not run: {why}")
-        return await spawn.run(argv, env, start, limits)
+        return await spawn.run(argv, env, start, limits, mark.fresh(self._session.parent.parent))  # HOME/sessions/KEY
 
     def environment(self) -> dict[str, str]:
         """The variables that a command gets."""

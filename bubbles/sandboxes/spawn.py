@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
-import secrets
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bubbles.errors import ToolError
+from bubbles.sandboxes.mark import MARK
 from bubbles.sandboxes.output import Output
 from bubbles.sandboxes.sandbox import Limits, Outcome
-from bubbles.sandboxes.tree import MARK, Tree, has_ended
+from bubbles.sandboxes.tree import Tree, has_ended
 
 COMMAND_MOST = 128 * 1024 - 1  # bytes of one argument on Linux
 _CHUNK = 64 * 1024
 _DRAIN_S, _IDLE_S = 0.3, 0.1  # how long output is awaited after the shell has ended, and how long a silence ends that
+_SYSTEM = "/usr/bin:/bin:/run/current-system/sw/bin"
 _POLL_S = 0.02  # where there is no pidfd
 # Core dumps, open files, and 2 GiB for one file (in blocks of 512 bytes); set by a shell because nothing of Python may run between fork and exec.
 _RLIMITS = 'ulimit -c 0; ulimit -n 4096 2>/dev/null; ulimit -f 4194304 2>/dev/null; exec "$@"'
@@ -41,16 +45,16 @@ def shell(command: str) -> list[str]:
     return ["/bin/sh", "-c", _RLIMITS, "sh", *inner]
 
 
-async def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, limits: Limits) -> Outcome:
+async def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, limits: Limits, mark: str) -> Outcome:
     """Run `argv` to its end, its time-out, its cap of output, or our cancellation; nothing of it is left when this returns or raises.
 
+    `mark` (see mark.fresh) is this command's alone: what it started is found by it, also by others once we are killed.
     To be called in the event loop's own thread. Raises ToolError where it cannot be started.
     """
     begun = time.monotonic()
     output = Output(limits.keep_bytes)
     with _pipe() as (reader, writer):
-        mark = secrets.token_hex(16)
-        child = _start(argv, {**env, MARK: mark}, cwd, writer)
+        child = _start([*_tether(), *argv], {**env, MARK: mark}, cwd, writer)
         tree = Tree(child, mark)
         left = 0
         try:
@@ -59,6 +63,20 @@ async def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, limits: Li
         finally:
             left = tree.end()
     return _outcome(child, output, why, left, begun, limits)
+
+
+@functools.cache
+def _tether() -> tuple[str, ...]:
+    """What has the kernel end the shell at once when we are killed, if this machine has it. What the shell started is the next daemon's to sweep."""
+    found = shutil.which("setpriv", path=_SYSTEM) if sys.platform.startswith("linux") else None
+    if found is None:
+        return ()
+    tether = (found, "--pdeathsig", "KILL", "--")
+    try:
+        subprocess.run([*tether, "/bin/sh", "-c", ":"], stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()  # another setpriv, or not allowed here
+    return tether
 
 
 @contextlib.contextmanager

@@ -12,23 +12,12 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
 
-MARK = "BUBBLES_RUN"
+from bubbles.sandboxes.mark import MARK, Seen, look
+
 _FORKS = 8192  # machine-wide; fewer since the leader's start, and no process number can have been given out twice
 _LOOKS = 4  # while processes come and go, an empty look proves nothing
 _PATIENCE_S = 1.0  # a process that the kernel holds may take so long to go, and is then left to it
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A live process as /proc/PID/stat tells of it. `start` is in clock ticks since boot."""
-
-    pid: int
-    parent: int
-    group: int
-    session: int
-    start: int
 
 
 class Tree:
@@ -37,7 +26,7 @@ class Tree:
     def __init__(self, leader: subprocess.Popen[bytes], mark: str) -> None:
         self._leader = leader
         self._mark = f"{MARK}={mark}".encode()
-        found = _look(leader.pid, zombies=True)
+        found = look(leader.pid, zombies=True)
         self._start = found.start if found else 0
         self._forks = _forks()
 
@@ -53,7 +42,7 @@ class Tree:
             self._leader.wait(0.05)
         return len(left)
 
-    def _kill_all(self, members: list[_Seen]) -> None:
+    def _kill_all(self, members: list[Seen]) -> None:
         """Kill, and look again, until a look finds nobody: what forks while it is being looked for is found next time."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader.pid, signal.SIGKILL)  # not reaped yet: the number is still its own
@@ -67,17 +56,17 @@ class Tree:
             if not members or time.monotonic() > deadline:
                 return
 
-    def _members(self) -> list[_Seen]:
+    def _members(self) -> list[Seen]:
         """Every live process that belongs to the command, but for the leader. Looks again where it found none while others were being born."""
         for _ in range(_LOOKS):
-            before = _last()
+            before = last_given()
             found = self._look()
-            if found or _last() == before:
+            if found or last_given() == before:
                 break
         return found
 
-    def _look(self) -> list[_Seen]:
-        young = {seen.pid: seen for seen in map(_look, self._numbers()) if seen and seen.start >= self._start}
+    def _look(self) -> list[Seen]:
+        young = {seen.pid: seen for seen in map(look, self._numbers()) if seen and seen.start >= self._start}
         ours = {pid for pid, seen in young.items() if self._leader.pid in (seen.group, seen.session) or self._is_marked(pid)}
         more = ours
         while more:
@@ -89,7 +78,7 @@ class Tree:
         """The processes to look at: those whose number was given out after the leader's, if that can be told, else all."""
         try:
             numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-            first, last = self._leader.pid, _last()
+            first, last = self._leader.pid, last_given()
         except OSError:
             return []  # no /proc (macOS): the process group is all there is to go by
         if not last or _forks() - self._forks >= _FORKS:
@@ -122,30 +111,19 @@ def _forks() -> int:
     return 0
 
 
-def _last() -> int:
+def last_given() -> int:
     """The process number that was given out last; 0 where nobody tells."""
     with contextlib.suppress(OSError), open("/proc/loadavg", "rb") as file:
         return int(file.read().split()[-1])
     return 0
 
 
-def _look(pid: int, *, zombies: bool = False) -> _Seen | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            fields = file.read(1024).rpartition(b")")[2].split()  # the name before it may hold anything
-    except OSError:
-        return None
-    if len(fields) < 20 or (fields[0] in (b"Z", b"X") and not zombies):
-        return None
-    return _Seen(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
-
-
-def _kill(seen: _Seen) -> None:
+def _kill(seen: Seen) -> None:
     """Kill that very process, not another that has got its number since."""
     with contextlib.suppress(OSError):
         fd = os.pidfd_open(seen.pid)
         try:
-            now = _look(seen.pid)
+            now = look(seen.pid)
             if now is not None and now.start == seen.start:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
         finally:

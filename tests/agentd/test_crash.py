@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+
+import pytest
 
 from bubbles.kernel import turn as rules
 from bubbles.paths import Home
@@ -48,6 +51,33 @@ def test_a_tool_that_was_running_is_told_as_interrupted_and_not_run_again(home: 
         assert w.wait(id).text == "I see"
         assert ran.read_text() == "x\n"
         assert rules.INTERRUPTED in [m["content"] for m in w.history()]
+
+
+LOOPS = {
+    "shell": "while true; do date >> ticks; sleep .1; done",
+    "detached": "(setsid sh -c 'while true; do date >> ticks; sleep .1; done' &) ; sleep 60",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_command_that_was_running_is_ended_before_the_model_hears_of_it(home: Home, loop: str) -> None:
+    script = {"rules": [{"when": "go", "calls": [call("exec", command=LOOPS[loop])]}], "default": {"reply": "I see"}}
+    with world(home, script) as w:
+        w.start()
+        id = w.put("go")
+        w.ring()
+        ticks = home.session("s") / "work" / "ticks"
+        w.until(ticks.exists)
+        w.kill("agentd")
+        if loop == "detached":
+            size = ticks.stat().st_size
+            w.until(lambda: ticks.stat().st_size > size)  # nobody minds it
+        w.start("agentd")
+        size = ticks.stat().st_size
+        assert w.wait(id).text == "I see"
+        assert rules.INTERRUPTED in [m["content"] for m in w.history()]
+        time.sleep(0.3)  # three ticks
+        assert ticks.stat().st_size == size
 
 
 def test_words_put_while_nobody_runs_are_answered(home: Home) -> None:
