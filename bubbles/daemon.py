@@ -24,13 +24,13 @@ from bubbles import __version__, log, logfile
 from bubbles.bus.lock import is_running
 from bubbles.errors import OK, SOFTWARE, USAGE, BubblesError, TryAgain
 from bubbles.paths import Home
-from bubbles.starter import environment, has_clients
+from bubbles.starter import WITH_PARENT, environment, has_clients
 
 TICK_S = 60.0  # between two rescans
 STOP_S = 10.0  # a daemon that is asked to stop has this long, then it is cancelled
 _CANCEL_S = 2.0  # and then this long
 _STOPS = (signal.SIGTERM, signal.SIGINT)
-_PR_SET_DUMPABLE = 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 
 class Daemon:
@@ -130,9 +130,11 @@ def _code(name: str, serve: Serve, options: argparse.Namespace) -> int:
 def _run(home: Home, name: str, serve: Serve, options: argparse.Namespace) -> int:
     os.umask(0o077)
     _undumpable()
+    _with_parent(os.environ.pop(WITH_PARENT, ""))
     _forget_keys(name)
     home.prepare()
     log.setup(name)
+    log.spare(logfile.Late(home.log / f"{name}.log").write)
     log.event("daemon.start", f"{name} {__version__}", pid=os.getpid())
     try:
         asyncio.run(_serve(home, name, serve, options))
@@ -199,7 +201,8 @@ class _Page(argparse.ArgumentParser):
 
 
 def _told(error: BubblesError) -> int:
-    print(f"bubbles: {error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""), file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # whoever read it is gone
+        print(f"bubbles: {error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""), file=sys.stderr, flush=True)
     return error.exit
 
 
@@ -213,6 +216,14 @@ def _undumpable() -> None:
     """Keep other processes of this user from reading our memory, which holds keys, and the kernel from writing it to a core file."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _with_parent(pid: str) -> None:
+    """Be asked to end as soon as the parent, if it is `pid`, has ended; at once where it has by now."""
+    if pid and sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if str(os.getppid()) != pid:
+            raise TryAgain("whoever started this has ended", remedy="bubbles status")
 
 
 def _forget_keys(name: str) -> None:

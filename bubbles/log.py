@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -85,6 +85,7 @@ class Sink:
         self.second, self.stamp = 0, ""
         self.secrets: re.Pattern[str] | None = None
         self.socket: socket.socket | None = None
+        self.spare: Callable[[bytes], None] | None = None
         self.sulking_until = 0.0  # a journal that did not keep up is not waited for again at once
         if journal:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -115,10 +116,16 @@ class Sink:
         for name, value in fields.items():
             if name not in _TOLD:
                 line += f" {name.removeprefix('BUBBLES_').lower()}={value}"
-        with contextlib.suppress(OSError):  # stderr is gone, and there is nobody left to tell
-            os.write(2, ((line if line.isprintable() else _UNPRINTABLE.sub(_escape, line)) + "\n").encode())
+        data = ((line if line.isprintable() else _UNPRINTABLE.sub(_escape, line)) + "\n").encode()
+        try:
+            os.write(2, data)
+        except OSError as error:
+            if self.spare is not None and error.errno in _NOBODY_READS:
+                with contextlib.suppress(OSError):  # there is nobody left to tell
+                    self.spare(data)
 
 
+_NOBODY_READS = (errno.EPIPE, errno.EBADF)
 _TOLD = {"PRIORITY", "BUBBLES_EVENT", "MESSAGE"}
 _sink = Sink()
 
@@ -130,9 +137,14 @@ def setup(name: str, *, journal: str | None = None) -> None:
         journal = JOURNAL if _stderr_is_the_journal() or os.environ.get("BUBBLES_LOG") == "journal" else ""
     if _sink.socket is not None:
         _sink.socket.close()
-    secrets = _sink.secrets
+    before = _sink
     _sink = Sink(name, journal, os.environ.get("BUBBLES_DEBUG", "") not in ("", "0"))
-    _sink.secrets = secrets
+    _sink.secrets, _sink.spare = before.secrets, before.spare
+
+
+def spare(write: Callable[[bytes], None]) -> None:
+    """Have `write` take the lines that standard error does not: it was closed, or whoever read it is gone."""
+    _sink.spare = write
 
 
 def event(event: str, message: str, /, *, priority: str = "info", session: str | None = None, turn: str | None = None, **fields: Any) -> None:

@@ -52,6 +52,20 @@ class Appended:
         os.close(self._fd)
 
 
+class Late:
+    """As `Appended`, but the file is made with the first line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Appended | None = None
+
+    def write(self, lines: bytes) -> None:
+        """Append. Raises OSError where the file cannot be made, or the disk is full."""
+        if self._file is None:
+            self._file = Appended(self._path)
+        self._file.write(lines)
+
+
 class StandardError:
     """This process's standard error, where it is the log file at `path`; anything else is left alone."""
 

@@ -25,6 +25,7 @@ from bubbles.errors import TEMPFAIL, BubblesError, DataError, Misconfigured, Pro
 from bubbles.paths import Home
 
 UNTIL_IDLE_S = 30.0
+WITH_PARENT = "BUBBLES_WITH_PARENT"  # the variable that tells a daemon the pid of the parent it is to end with
 _READY_S = 30.0  # a daemon that is not ready by then is ended
 _LOOK_S = 0.05  # between two looks whether the child is still there
 _HAS_KEYS = "modeld"
@@ -44,7 +45,7 @@ def _may_be_a_key(variable: str) -> bool:
 class Started:
     """A daemon that was started here. `pid`, `process`, `name`; `status` is its last word about itself; `log` its log file or None."""
 
-    def __init__(self, home: Home, name: str, argv: Sequence[str], stderr: BinaryIO | None) -> None:
+    def __init__(self, home: Home, name: str, argv: Sequence[str], stderr: BinaryIO | None, *, with_us: bool = False) -> None:
         self.name = name
         self.status = ""
         self.ready = False
@@ -53,7 +54,7 @@ class Started:
         self._socket.bind(str(self._path))
         self.log = home.log / f"{name}.log" if stderr is None else None
         try:
-            self.process = self._spawn(home, argv, stderr)
+            self.process = self._spawn(home, argv, stderr, with_us)
         except BaseException:
             self._deaf()
             raise
@@ -74,8 +75,11 @@ class Started:
             self._deaf()
         return self
 
-    def _spawn(self, home: Home, argv: Sequence[str], stderr: BinaryIO | None) -> subprocess.Popen[bytes]:
+    def _spawn(self, home: Home, argv: Sequence[str], stderr: BinaryIO | None, with_us: bool) -> subprocess.Popen[bytes]:
         env = {**environment(self.name), "BUBBLES_HOME": str(home.root), "NOTIFY_SOCKET": str(self._path)}
+        env.pop(WITH_PARENT, None)
+        if with_us:
+            env[WITH_PARENT] = str(os.getpid())
         with contextlib.ExitStack() as stack:
             self._said = 0
             if self.log is not None:
@@ -129,10 +133,13 @@ class Started:
         self._path.unlink(missing_ok=True)
 
 
-def spawn(home: Home, program: str, *args: str, stderr: BinaryIO | None = None) -> Started:
-    """Begin to start `program` (`agentd`, or `channel` with its name as first argument). Its words go to `stderr`, else to a file in `home.log`."""
+def spawn(home: Home, program: str, *args: str, stderr: BinaryIO | None = None, with_us: bool = False) -> Started:
+    """Begin to start `program` (`agentd`, or `channel` with its name as first argument). Its words go to `stderr`, else to a file in `home.log`.
+
+    One that is to live `with_us` is asked to end when we do, however we are ended (on Linux): the kernel asks when the thread that called this ends.
+    """
     name = "-".join([program, *[arg for arg in args[:1] if not arg.startswith("-")]])
-    return Started(home, name, [sys.executable, "-P", "-m", f"bubbles.programs.{program}", *args], stderr)
+    return Started(home, name, [sys.executable, "-P", "-m", f"bubbles.programs.{program}", *args], stderr, with_us=with_us)
 
 
 def start(home: Home, program: str, *args: str) -> Started:

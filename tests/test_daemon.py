@@ -367,6 +367,12 @@ def test_one_that_is_never_ready_is_ended(home):
     assert found.process.poll() is not None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel tells a child")
+def test_one_whose_parent_has_ended_does_not_begin(home):
+    done = run("until_stopped", env={**os.environ, starter.WITH_PARENT: "1" if os.getpid() != 1 else "2"})
+    assert (done.returncode, done.stderr) == (75, "bubbles: whoever started this has ended\n  try: bubbles status\n")
+
+
 def test_a_program_that_does_not_exist_is_told(home):
     with pytest.raises(Unavailable, match="ended with 1"):
         starter.start(home, "flying")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles import log
+from bubbles import log, logfile
 from tests.fakes.journald import Journald, parse
 
 ROOT = Path(__file__).parents[1]
@@ -144,6 +144,22 @@ def test_stderr_has_a_priority_a_time_and_one_line(stderr):
 def test_a_closed_stderr_is_survived():
     code = "import os; from bubbles import log; os.close(2); log.event('turn.start', 'x'); log.setup('x'); log.event('turn.start', 'x'); print('on')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "on\n"
+
+
+@pytest.mark.parametrize("gone", ["os.close(2)", "r, w = os.pipe(); os.dup2(w, 2); os.close(w); os.close(r)"])
+def test_what_standard_error_does_not_take_goes_elsewhere(tmp_path, gone):
+    write = f"logfile.Late(Path({str(tmp_path / 'x.log')!r})).write"
+    before = f"import os; from pathlib import Path; from bubbles import log, logfile; log.spare({write}); log.setup('x')"
+    code = f"{before}; log.event('turn.start', 'read'); {gone}; log.event('turn.start', 'kept')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert " read" in done.stderr
+    assert [line.split()[-1] for line in (tmp_path / "x.log").read_text().splitlines()] == ["kept"]
+
+
+def test_a_spare_log_is_not_made_before_it_is_needed(tmp_path):
+    logfile.Late(tmp_path / "x.log")
+    assert not (tmp_path / "x.log").exists()
 
 
 @pytest.mark.parametrize(

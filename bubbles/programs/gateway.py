@@ -1,8 +1,8 @@
 """Run all daemons in this terminal, where no service manager does: in a container, on macOS, or to look on.
 
 Each runs as a child and is started again when it ends, by the same rules as under systemd: after a second, and
-not after a wrong call (64) or a wrong configuration (78). Ctrl-C stops what it started; a daemon that ran before
-is left alone, and replaced only when it ends.
+not after a wrong call (64) or a wrong configuration (78). Ctrl-C stops what it started, and so does whatever ends
+it; a daemon that ran before is left alone, and replaced only when it ends.
 
 Input:
   nothing
@@ -128,7 +128,7 @@ class Keeper(threading.Thread):
         read, write = os.pipe()
         with os.fdopen(write, "wb", buffering=0) as stderr:
             try:
-                started = starter.spawn(self._gateway.home, self.name, stderr=stderr)
+                started = starter.spawn(self._gateway.home, self.name, stderr=stderr, with_us=True)
             except BubblesError as error:
                 os.close(read)
                 say(f"gateway: {error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""))
