@@ -39,9 +39,9 @@ class Place:
         """`bubbles ARGV...` in this home, to its end."""
         return bubbles(*argv, stdin=stdin, **self.env, **env)
 
-    def terminal(self, *argv: str, cwd: Path | None = None) -> Terminal:
+    def terminal(self, *argv: str, cwd: Path | None = None, group: bool = False) -> Terminal:
         """`bubbles ARGV...` in this home, on a terminal of its own."""
-        return Terminal(["agent", *argv], self.env, cwd=cwd)
+        return Terminal(["agent", *argv], self.env, cwd=cwd, group=group)
 
     def ask(self, op: str, **body: Any) -> dict[str, Any]:
         """Ask agentd."""

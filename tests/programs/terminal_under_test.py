@@ -14,6 +14,7 @@ import termios
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tests.programs.run import BIN
 
@@ -21,15 +22,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 class Terminal:
-    """`bubbles ARGV...` on a terminal of 100 columns and 40 rows."""
+    """`bubbles ARGV...` on a terminal of 100 columns and 40 rows. As a `group` of our session, like a shell's job, it can be suspended."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], *, cwd: Path | None = None) -> None:
+    def __init__(self, argv: list[str], env: dict[str, str], *, cwd: Path | None = None, group: bool = False) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         self.modes = termios.tcgetattr(slave)
-        self.process = subprocess.Popen(
-            [BIN / "bubbles", *argv], stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env}, cwd=cwd, start_new_session=True
-        )
+        own: dict[str, Any] = {"process_group": 0} if group else {"start_new_session": True}
+        self.process = subprocess.Popen([BIN / "bubbles", *argv], stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env}, cwd=cwd, **own)
         self._slave = slave
         self.raw = ""
         self._at = 0

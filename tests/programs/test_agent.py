@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from bubbles.bus import is_running
+from bubbles.errors import BubblesError
 from bubbles.ids import safe
+from bubbles.programs.terminal.conversation import Conversation, kept, present
 from tests.programs.conftest import Place, a_place, configure, until
 from tests.programs.run import BIN, bubbles
 
@@ -158,6 +161,54 @@ def test_ctrl_c_stops_the_turn_that_it_was_waiting_for(place: Place) -> None:
     assert asking.communicate(timeout=20) == ("", "")
     assert asking.returncode == 130
     until(lambda: place.ask("status")["open"] == 0)
+
+
+@pytest.mark.parametrize("name", ["modeld", "cron"])
+def test_a_daemon_behind_agentd_that_dies_in_mid_question_is_started_again(own_place: Place, name: str) -> None:
+    own_place.model.play({"rules": [{"times": 1, "delay_s": 6, "reply": "the answer"}], "default": {"reply": "the answer"}})
+    asking = begun(own_place, "ask", "-s", "behind", "hi")
+    until(lambda: own_place.model.seen()["requests"] == 1)
+    own_place.kill(name)
+    until(lambda: is_running(own_place.home, name) is not None, timeout_s=10)
+    assert asking.communicate(timeout=30) == ("the answer\n", "")
+
+
+def test_what_keeps_a_daemon_down_is_told_once(own_place: Place) -> None:
+    own_place.home.config.write_text("{ broken")
+    told: list[BubblesError] = []
+    looks = itertools.count()
+    last = 0
+
+    def wanted() -> bool:
+        nonlocal last
+        last = next(looks)
+        return True
+
+    with kept(own_place.home, told.append, wanted):
+        until(lambda: told)
+        enough = last + 4  # after three it tries again
+        until(lambda: last >= enough)
+    assert [error.exit for error in told] == [78]
+
+
+def test_ctrl_c_while_agentd_is_down_stops_the_turn_that_it_would_take_up(own_place: Place) -> None:
+    own_place.model.play({"default": {"delay_s": 30, "reply": "too late"}})
+    asking = begun(own_place, "ask", "-s", "down", "hi")
+    until(lambda: own_place.model.seen()["requests"] == 1)
+    own_place.kill("agentd")
+    asking.send_signal(signal.SIGINT)
+    assert asking.communicate(timeout=30) == ("", "")
+    assert asking.returncode == 130
+    until(lambda: own_place.ask("status")["open"] == 0)
+    assert own_place.history("down")[0]["text"] == "hi"
+
+
+def test_a_message_that_has_not_begun_is_stopped_as_it_begins(own_place: Place) -> None:
+    own_place.model.play({"default": {"delay_s": 3, "reply": "too late"}})
+    with present(own_place.home):
+        talk = Conversation(own_place.home, "early")
+        assert talk.stop(talk.put("hi"))  # nobody has rung for it
+        assert not talk.stop("")
 
 
 def test_two_homes_at_once_never_meet(place: Place, tmp_path: Path) -> None:
@@ -314,6 +365,59 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(place: Place) -> None:
         terminal.press("d")
         assert terminal.end() == 0
     assert [m["text"] for m in place.history("stop") if m["role"] == "user"] == ["sleep", "hello?"]
+
+
+def test_many_ctrl_c_stop_once(place: Place) -> None:
+    place.model.play({"default": {"delay_s": 30, "reply": "too late"}})
+    with place.terminal("-s", "many") as terminal:
+        terminal.expect("session many")
+        terminal.type("go on")
+        until(lambda: place.model.seen()["requests"] == 1)
+        for _ in range(5):
+            terminal.press("c")
+        assert "nothing is running" not in terminal.expect("Stopped.")
+        place.model.play({"default": {"reply": "still here"}})
+        terminal.type("hello?")
+        assert "nothing is running" not in terminal.expect("still here")
+
+
+def test_ctrl_c_in_the_terminal_while_agentd_is_down(own_place: Place) -> None:
+    own_place.model.play({"default": {"delay_s": 30, "reply": "too late"}})
+    with own_place.terminal("-s", "down") as terminal:
+        terminal.expect("session down")
+        terminal.type("go on")
+        until(lambda: own_place.model.seen()["requests"] == 1)
+        own_place.kill("agentd")
+        terminal.press("c")
+        terminal.expect("Stopped.")
+
+
+def test_modeld_that_dies_in_mid_conversation_is_started_again(own_place: Place) -> None:
+    own_place.model.play({"rules": [{"times": 1, "delay_s": 20, "reply": "lost"}], "default": {"reply": "recovered"}})
+    with own_place.terminal("-s", "x") as terminal:
+        terminal.expect("session x")
+        terminal.type("one")
+        until(lambda: own_place.model.seen()["requests"] == 1)
+        own_place.kill("modeld")
+        terminal.expect("recovered")
+
+
+def test_ctrl_z_suspends(place: Place) -> None:
+    place.model.play({"default": {"reply": "back"}})
+    with place.terminal("-s", "suspended", group=True) as terminal:
+        terminal.expect("session suspended")
+        until(lambda: terminal.modes_now() != terminal.modes)
+        terminal.press("z")
+        until(lambda: _state(terminal.process.pid) == "T")
+        assert terminal.modes_now()[3] == terminal.modes[3]  # it echoes, and gives whole lines
+        terminal.process.send_signal(signal.SIGCONT)
+        until(lambda: terminal.modes_now() != terminal.modes)
+        terminal.type("hello")
+        terminal.expect("back")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_words_typed_while_a_turn_runs_join_it(place: Place) -> None:

@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _KEYS = """\
 Enter sends, Alt-Enter begins a new line. What you type while a turn runs joins it.
 /config workspace add PATH [rw] grants this session a directory; remove PATH undoes it.
-Ctrl-C stops the turn, Ctrl-R looks for earlier words, Tab completes a command."""
+Ctrl-C stops the turn, Ctrl-Z suspends, Ctrl-R looks for earlier words, Tab completes a command."""
 
 
 def parse(text: str) -> tuple[str, str] | None:

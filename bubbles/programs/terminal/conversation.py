@@ -5,14 +5,17 @@ It imports no event loop: everything here blocks, and takes a tenth of a second 
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from bubbles import starter
 from bubbles.bus.dial import Dial
-from bubbles.errors import Unavailable, Usage
+from bubbles.bus.lock import is_running
+from bubbles.errors import BubblesError, Unavailable, Usage
 from bubbles.ids import fresh, safe
 from bubbles.messages import Inbound, Sender, scrub, to_dict
 from bubbles.paths import Home
@@ -22,8 +25,12 @@ DEFAULT_SESSION = "main"
 TRIES = 5  # a daemon that dies under us is waited for, or started, this often
 _DAEMONS = ["agentd", "modeld", "cron"]
 _UNTIL_IDLE_S = 30
+_STOPS, _STOP_AGAIN_S = 50, 0.1  # a message is in its turn long before
+_LOOK_S = 1.0  # between two looks whether all daemons run
+_DOWN_S = 2.0  # one that is down for so long is nobody else's to start: a service manager and the gateway take one second
 
 Part = Callable[[dict[str, Any]], None]
+Trouble = Callable[[BubblesError], None]
 
 
 @contextmanager
@@ -38,6 +45,38 @@ def present(home: Home) -> Iterator[None]:
 def ensure(home: Home) -> None:
     """Start the daemons that are not running."""
     starter.ensure(home, _DAEMONS, until_idle=_UNTIL_IDLE_S)
+
+
+@contextmanager
+def kept(home: Home, tell: Trouble, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """While this lasts and they are `wanted`, daemons that die are started again, whichever it is. `tell` is told once what keeps one down.
+
+    It looks from a thread of its own, because whoever waits for an answer hears nothing of a daemon behind agentd.
+    """
+    over = threading.Event()
+    thread = threading.Thread(target=_keep, args=(home, over, tell, wanted), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=_DOWN_S)  # one that is being started becomes ready without us, too
+
+
+def _keep(home: Home, over: threading.Event, tell: Trouble, wanted: Callable[[], bool]) -> None:
+    looks: dict[str, int] = {}
+    told = ""
+    while not over.wait(_LOOK_S):
+        down = [name for name in _DAEMONS if is_running(home, name) is None] if wanted() else []
+        looks = {name: looks.get(name, 0) + 1 for name in down}
+        if max(looks.values(), default=0) * _LOOK_S > _DOWN_S:
+            try:
+                ensure(home)
+            except BubblesError as error:
+                if error.text != told:
+                    tell(error)
+                told = error.text
+            looks = {}
 
 
 class Conversation:
@@ -64,18 +103,46 @@ class Conversation:
 
     def wait(self, message: str, on_part: Part | None = None, *, stream: bool = False) -> dict[str, Any]:
         """How the turn of a message ended: `outcome`, `text` (the reply, or a notice), `turn`. Raises Unavailable where nobody can be asked."""
+        with kept(self.home, _tell):
+            return self._answered("turn.wait", self.question(message, stream=stream), on_part)
+
+    def stop(self, message: str) -> bool:
+        """Stop the turn that runs, or that a message of ours is about to begin; False if there is none.
+
+        Where agentd is down it is waited for, or started: it would take the turn up again. Raises Unavailable where it cannot be.
+        """
+        queue = Queue(self.home.inbound("cli"))
+        for _ in range(_STOPS):
+            waits = bool(message) and queue.find(message) in ("new", "cur")  # looked at first: it may begin in between
+            if self._answered("turn.stop", {"session": self.key})["stopped"]:
+                return True
+            if not waits:
+                return False
+            self._ring()
+            time.sleep(_STOP_AGAIN_S)
+        return False
+
+    def _answered(self, op: str, body: dict[str, Any], on_part: Part | None = None) -> dict[str, Any]:
         for _ in range(TRIES):
             try:
-                return self.call("turn.wait", self.question(message, stream=stream), on_part)
+                return self.call(op, body, on_part)
             except Unavailable as error:
                 why = error.text
                 ensure(self.home)
         raise unanswered(self.name, why)
 
+    def _ring(self) -> None:
+        with suppress(Unavailable), Dial(self.home, "agentd") as dial:
+            dial.ring()
+
     def call(self, op: str, body: dict[str, Any], on_part: Part | None = None) -> dict[str, Any]:
         """Ask agentd one question."""
         with Dial(self.home, "agentd") as dial:
             return dial.call(op, body, on_part=on_part)[0]
+
+
+def _tell(error: BubblesError) -> None:
+    print(f"bubbles: {error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""), file=sys.stderr)
 
 
 def unanswered(session: str, why: str) -> Unavailable:

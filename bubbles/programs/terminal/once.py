@@ -27,7 +27,7 @@ def ask(talk: Conversation, text: str, *, live: bool) -> int:
     try:
         body = _shown(talk, message) if live else _printed(talk, message)
     except KeyboardInterrupt:
-        talk.call("turn.stop", {"session": talk.key})
+        talk.stop(message)
         raise
     if nothing_missed:
         seen.up_to(seen.size)

@@ -34,7 +34,7 @@ from bubbles.bus.caller import Caller
 from bubbles.errors import BubblesError, Unavailable
 from bubbles.paths import Home
 from bubbles.programs.terminal import commands
-from bubbles.programs.terminal.conversation import TRIES, Conversation, ensure, unanswered
+from bubbles.programs.terminal.conversation import TRIES, Conversation, ensure, kept, unanswered
 from bubbles.programs.terminal.here import granted
 from bubbles.programs.terminal.markdown import dim, plain, render
 from bubbles.programs.terminal.seen import Exchange, Seen
@@ -62,6 +62,7 @@ class Screen:
         self._busy = ""  # what is waited for that is no turn
         self._since = 0.0
         self._follower: asyncio.Task[None] | None = None
+        self._stopping = False  # the turn that is waited for was asked to stop
         self.input, self.app = self._layout()
 
     async def run(self) -> None:
@@ -72,7 +73,8 @@ class Screen:
             self._loop.add_signal_handler(name, self._leave)
         tasks = [asyncio.create_task(self._guarded(work)) for work in (self._read(), self._print(), self._spin())]
         try:
-            await self.app.run_async()
+            with kept(self.home, self._trouble_from_thread, lambda: bool(self._pending)):
+                await self.app.run_async()
         finally:
             for task in [*tasks, *([self._follower] if self._follower else [])]:
                 task.cancel()
@@ -152,7 +154,16 @@ class Screen:
         self._say(commands.settings(shown, "workspaces"))
 
     async def _stop(self) -> None:
-        if not (await self._call("turn.stop"))["stopped"]:
+        """Once a turn: what is typed at it meanwhile changes nothing. It waits for an agentd that is down."""
+        if self._stopping:
+            return
+        self._stopping = True
+        stopped = False
+        try:
+            stopped = await asyncio.to_thread(self._talk.stop, self._pending[0] if self._pending else "")
+        finally:
+            self._stopping = stopped and bool(self._pending)
+        if not stopped and not self._pending:  # else its end is on the way
             self._say(dim("nothing is running"))
 
     async def _call(self, op: str, **body: Any) -> dict[str, Any]:
@@ -195,7 +206,7 @@ class Screen:
     async def _follow_all(self) -> None:
         """Show each turn from its first part to its end. A message that joined a turn ends with it."""
         while self._pending:
-            self._stream, self._since = Stream(), time.monotonic()
+            self._stream, self._since, self._stopping = Stream(), time.monotonic(), False
             try:
                 body = await self._wait(self._pending[0])
             except BubblesError as error:
@@ -252,6 +263,9 @@ class Screen:
 
     def _trouble(self, error: BubblesError) -> None:
         self._say(f"\x1b[31m{error.text}\x1b[39m" + (f"\n  try: {error.remedy}" if error.remedy else ""))
+
+    def _trouble_from_thread(self, error: BubblesError) -> None:
+        self._loop.call_soon_threadsafe(self._trouble, error)
 
     async def _print(self) -> None:
         """What is finished goes above the line being typed, all that is there at once."""
@@ -335,6 +349,10 @@ class Screen:
         @keys.add("c-d", filter=typing & Condition(lambda: not self.input.text))
         def _(event: KeyPressEvent) -> None:
             self._leave()
+
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            event.app.suspend_to_background()
 
         @keys.add("c-c", filter=typing)
         @keys.add("<sigint>")
