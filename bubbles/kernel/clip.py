@@ -10,10 +10,12 @@ import unicodedata
 from collections.abc import Callable
 from itertools import takewhile
 
-from bubbles.kernel.weight import MOST_CHARACTERS, MOST_TOKENS, tokens
+from bubbles.kernel.weight import LONG, MOST_CHARACTERS, MOST_TOKENS, tokens
 from bubbles.messages import scrub
 
 HEAD = 0.6  # of what is kept
+_PAGE_LEAST = 2000  # characters that are weighed at once; less is not worth dividing
+_SAMPLE = 2000  # of a larger page, how many are weighed
 LEAST_TOKENS = 24  # under this cap only a head is kept: a notice would leave no room for it
 
 _ESCAPE = re.compile(
@@ -71,13 +73,15 @@ def clip(text: str, max_tokens: int) -> str:
     if max_tokens < LEAST_TOKENS:
         return _head(text, max(max_tokens, 0))
     room = max_tokens - LEAST_TOKENS // 2
+    room -= room // 100 if room > LONG // MOST_CHARACTERS else 0  # what is weighed by samples may come out heavier the next time
     while True:
         head = _head(text, int(room * HEAD))
         tail = _tail(text[len(head) :], room - int(room * HEAD))
         clipped = f"{head}{_notice(len(text) - len(head) - len(tail), head)}{tail}"
-        if tokens(clipped) <= max_tokens:
+        weight = tokens(clipped)
+        if weight <= max_tokens:
             return clipped
-        room = room * 9 // 10
+        room = min(room * max_tokens // weight, room * 99 // 100)
 
 
 def _notice(left_out: int, head: str) -> str:
@@ -89,19 +93,38 @@ def _count(number: int) -> str:
 
 
 def _head(text: str, max_tokens: int) -> str:
-    length = _length(lambda n: text[:n], len(text), max_tokens)
+    length = _length(lambda first, last: text[first:last], len(text), max_tokens)
     line = text.rfind("\n", length * 7 // 8, length) + 1
     return text[: line or _whole(text, length, -1)]
 
 
 def _tail(text: str, max_tokens: int) -> str:
-    start = len(text) - _length(lambda n: text[len(text) - n :], len(text), max_tokens)
+    start = len(text) - _length(lambda first, last: text[len(text) - last : len(text) - first], len(text), max_tokens)
     line = text.find("\n", start, start + (len(text) - start) // 8) + 1
     return text[line or _whole(text, start, 1) :]
 
 
-def _length(part: Callable[[int], str], most: int, max_tokens: int) -> int:
-    """How many characters of a text, from one of its ends, weigh at most `max_tokens`: nearly the largest number."""
+def _length(part: Callable[[int, int], str], most: int, max_tokens: int) -> int:
+    """How many characters of a text, counted from one of its ends, weigh at most `max_tokens`: nearly the largest number.
+
+    `part(first, last)` is what lies between two places. Each is weighed about once: page after page as long as they fit, then within a page.
+    """
+    page = max(max_tokens // 8, _PAGE_LEAST)
+    sample = min(page, _SAMPLE)
+    left, start = float(max_tokens), 0
+    while start < most:
+        size = min(page, most - start)
+        weight = tokens(part(start, start + min(size, sample))) * max(size / sample, 1.0)
+        if weight > left and size > sample:
+            return start + int(size * left / weight)
+        if weight > left:
+            return start + _within(lambda n, start=start: part(start, start + n), size, int(left))  # type: ignore[misc]
+        left, start = left - weight, start + size
+    return most
+
+
+def _within(part: Callable[[int], str], most: int, max_tokens: int) -> int:
+    """The same by trial, within one page."""
     fits, over = 0, min(most, max_tokens * MOST_CHARACTERS) + 1
     guess = over - 1
     while over - fits > 1 + fits // 64:

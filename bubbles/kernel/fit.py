@@ -10,27 +10,35 @@ from itertools import accumulate
 
 from bubbles.kernel.canonical import Message, dump, parsed
 from bubbles.kernel.clip import clip
-from bubbles.kernel.weight import tokens
+from bubbles.kernel.weight import MESSAGE_TOKENS, tokens
 
 RECENT = 6  # messages at the end that are shortened last
+LEAST = 20  # tokens of a message to which it may be cut
 _STEPS = ((1000, RECENT), (200, RECENT), (1000, 0), (200, 0), (50, 0))  # a part's tokens at most; messages spared at the end
 
 
 def shrink(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
     """As many messages, the results and arguments of the oldest shortened until all weigh at most the budget, or nothing more can be shortened."""
+    return _shrunk(messages, budget_tokens)[0]
+
+
+def _shrunk(messages: Sequence[Message], budget_tokens: int) -> tuple[list[Message], list[int]]:
+    """Those messages and the weight of each: whoever goes on from there need not weigh them again."""
     light = list(messages)
     weights = [tokens([message]) for message in light]
     over = sum(weights) - budget_tokens
     for most, spared in _STEPS:
         for place in range(len(light) - spared):
             if over <= 0:
-                return light
+                return light, weights
+            if weights[place] <= most:
+                continue
             shorter = _shorter(light[place], most)
             if shorter is not light[place]:
                 over -= weights[place]
                 light[place], weights[place] = shorter, tokens([shorter])
                 over += weights[place]
-    return light
+    return light, weights
 
 
 def _shorter(message: Message, most: int) -> Message:
@@ -61,21 +69,40 @@ def fit(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
 
     Where that is not enough, the longest words of the last turn are shortened too, visibly. A system message at the head stays.
     """
-    kept = shrink(messages, budget_tokens)
-    if tokens(kept) <= budget_tokens:
+    kept, weights = _shrunk(messages, budget_tokens)
+    if sum(weights) <= budget_tokens:
         return kept
-    head = [message for message in kept[:1] if message["role"] == "system"]
-    rest = kept[len(head) :]
-    rest = rest[split(rest, budget_tokens - tokens(head)) :]
-    return head + _squeeze(rest, budget_tokens - tokens(head))
+    head = sum(1 for message in kept[:1] if message["role"] == "system")
+    room = budget_tokens - sum(weights[:head])
+    start = head + _split(kept[head:], weights[head:], room)
+    return kept[:head] + _squeeze(kept[start:], weights[start:], room)
 
 
-def _squeeze(messages: list[Message], budget_tokens: int) -> list[Message]:
-    most = max(budget_tokens, 0)
-    while tokens(messages) > budget_tokens and most > 20:
-        most = most * 3 // 4
-        messages = [message | {"content": clip(message["content"], most)} for message in messages]
+def _squeeze(messages: list[Message], weights: list[int], budget_tokens: int) -> list[Message]:
+    """The messages, those heavier than what is due to each cut to that."""
+    most = _due(weights, budget_tokens)
+    while sum(weights) > budget_tokens and most >= LEAST:
+        heavy = [weight > most for weight in weights]
+        messages = [_cut(message, most) if is_heavy else message for message, is_heavy in zip(messages, heavy, strict=True)]
+        weights = [tokens([messages[n]]) if is_heavy else weights[n] for n, is_heavy in enumerate(heavy)]
+        most = most * 3 // 4  # calls cannot be cut: what they weigh is taken off the words
     return messages
+
+
+def _due(weights: list[int], budget_tokens: int) -> int:
+    """The weight that each may have at most, so that all together weigh what they may."""
+    left = budget_tokens
+    for place, weight in enumerate(sorted(weights)):
+        due = left // (len(weights) - place)
+        if weight > due:
+            return max(due, LEAST)
+        left -= weight
+    return max(weights, default=0)
+
+
+def _cut(message: Message, most: int) -> Message:
+    """The message with its words cut so that it weighs at most `most`, where its words are what weighs."""
+    return message | {"content": clip(message["content"], max(most - MESSAGE_TOKENS, 1))}
 
 
 def split(messages: Sequence[Message], keep_tokens: int) -> int:
@@ -84,7 +111,11 @@ def split(messages: Sequence[Message], keep_tokens: int) -> int:
     It is always where somebody speaks, so both sides are well-formed, and never behind the last words of a person. A turn too heavy to be kept
     whole is cut where somebody spoke in it.
     """
-    behind = [*accumulate(tokens([message]) for message in reversed(messages))][::-1]
+    return _split(messages, [tokens([message]) for message in messages], keep_tokens)
+
+
+def _split(messages: Sequence[Message], weights: Sequence[int], keep_tokens: int) -> int:
+    behind = [*accumulate(reversed(weights))][::-1]
     spoken = [place for place, message in enumerate(messages) if message["role"] == "user" and (not place or messages[place - 1]["role"] != "user")]
     if not spoken or behind[0] <= keep_tokens:
         return 0

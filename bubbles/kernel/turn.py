@@ -109,6 +109,7 @@ class Turn:
         self._allowed: set[str] = set()
         self._ids: set[str] = set()  # of all calls of the turn
         self._words: set[str] = set()  # the ids of all words
+        self._new: dict[str, tuple[Message, int]] = {}  # of words not yet shown, by id: their message and its weight, worked out once
         self._weight = 0  # tokens of `messages` as they are sent
         self._smaller: list[Message] = []  # stands for as many of the first messages in requests
         self._too_long = ""  # why compaction is due
@@ -136,7 +137,7 @@ class Turn:
     def request(self) -> list[Message]:
         """What AskModel sends after the base: the messages shown so far and, unless it repeats an ask, the words that wait."""
         shown = self._smaller + self.messages[len(self._smaller) :]
-        new = [] if self._asks_again() else [words(word) for word in self._unshown()]
+        new = [] if self._asks_again() else [self._new[word.id][0] for word in self._unshown()]
         nudge = [canonical.user(EMPTY)] if self._empties and (self._asks_again() or not self.waiting) else []
         return shown + new + nudge
 
@@ -176,7 +177,7 @@ class Turn:
         budget = self.rules.budget_tokens
         if not budget or self._fresh or self.compactions >= self.rules.max_compactions or self._asks_again():
             return False
-        new = context.tokens([words(word) for word in self._unshown()])
+        new = sum(self._new[word.id][1] for word in self._unshown())
         return (self.base_tokens + self._weight + new) * self.scale > budget
 
     def _unshown(self) -> list[UserSpoke | Heard]:
@@ -220,7 +221,7 @@ class Turn:
     def _spoke(self, event: UserSpoke) -> None:
         if event.id in self._words:
             return  # intake repeats itself after a crash
-        self._words.add(event.id)
+        self._take_note(event)
         self.spoken.append(event)
         self.waiting.append(event)
         if event.origin == "user":
@@ -231,8 +232,13 @@ class Turn:
 
     def _overheard(self, event: Heard) -> None:
         if event.id not in self._words:
-            self._words.add(event.id)
+            self._take_note(event)
             self.heard.append(event)
+
+    def _take_note(self, word: UserSpoke | Heard) -> None:
+        message = words(word)
+        self._words.add(word.id)
+        self._new[word.id] = message, self._weigh([message])
 
     def _asked(self, event: ModelAsked) -> None:
         if self.outcome:
@@ -249,7 +255,9 @@ class Turn:
         if self.waiting:
             self._empties = 0
         for word in self._unshown():
-            self._append(words(word))
+            message, weight = self._new.pop(word.id)
+            self.messages.append(message)
+            self._weight += weight
         self.unreplied += self.waiting
         self.heard, self.waiting = [], []
 

@@ -5,6 +5,10 @@ over 4 MB of prose in five languages, Chinese, Japanese, code, JSON, tool schema
 below 10 % (tables of names and encoded bytes: below 20 %). Vocabularies differ more than that among themselves: the same Chinese
 text has 0.86 times as many tokens with DeepSeek's, 1.3 times with cl100k, twice with a small English model's. Therefore a turn
 scales the estimate by what its model reports (`Turn.scale`).
+
+Of a text of more than 100 000 characters only 32 000 are weighed: its head, its tail and slices evenly spread between them, each standing for
+its surroundings. That adds an error of about 2 % for prose, and of 5 % where kinds of text alternate by the page; what hides between slices,
+say one long stretch of pictographs every so often, is not seen. So a text costs about the same however large it is.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ _WIDE = (
     (re.compile(r"[\u2070-\u2e7f\u3100-\u312f\u3190-\u31bf\ua000-\uabff\ud7b0-\uf8ff\ufb00-\ufeff\ufff0-\uffff]{1,3}"), 1.3),  # signs
     (re.compile(r"[\U00010000-\U0010ffff]"), 2.2),  # pictographs, rare ideographs
 )
+LONG = 100_000  # characters from which on a text is weighed by samples:
+_END = 4000  # of its head and of its tail
+_SLICES, _SLICE = 24, 1000  # and what lies between
 MOST_CHARACTERS = 16  # of a token, and
 MOST_TOKENS = 3  # of a character, at the most by this estimate
 
@@ -53,6 +60,16 @@ def tokens(what: str | Sequence[Any]) -> int:
 
 
 def _text(text: str) -> float:
+    if len(text) <= LONG:
+        return _exact(text)
+    inner = text[_END:-_END]
+    step = len(inner) / _SLICES
+    starts = [int(n * step + (step - _SLICE) / 2) for n in range(_SLICES)]
+    between = sum(_exact(inner[start : start + _SLICE]) for start in starts)
+    return _exact(text[:_END]) + between * len(inner) / (_SLICES * _SLICE) + _exact(text[-_END:])
+
+
+def _exact(text: str) -> float:
     weight = _sum(_ASCII, text)
     return weight if text.isascii() else weight + _sum(_WIDE, text)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbles.kernel.context import build, check, fit, shrink, split, tokens
 from tests.kernel.test_dialects import SYSTEM, call, calls, result, said, user
+from tests.kernel.weighing import weighing
 
 TURNS = st.lists(
     st.one_of(
@@ -111,3 +113,24 @@ def test_split_does_not_cut_a_turn_where_somebody_joined_it() -> None:
     history = [user("before " * 50), said(), *turn]
     assert split(history, tokens(turn)) == 2
     assert split(history, tokens(turn) - 1) == 5
+
+
+@pytest.mark.parametrize("budget", [100, 20_000, 100_000])
+@pytest.mark.parametrize("text", ["some words here\n", "文", "x", "\u0301"])
+def test_what_is_large_is_fitted_by_looking_at_a_part_of_it(text: str, budget: int) -> None:
+    huge = text * (1_000_000 // len(text))
+    worked = [user("look"), calls(call()), result(content=huge), said("seen"), user("go on")]
+    for messages in ([user(huge)], worked, [user("a"), said("b"), user(huge)]):
+        with weighing() as count:
+            kept = fit(messages, budget)
+        assert tokens(kept) <= budget
+        assert count.characters < 400_000
+        with weighing() as count:
+            split(messages, budget)
+        assert count.characters < 50_000
+
+
+def test_what_is_large_is_cut_and_what_is_small_beside_it_stays() -> None:
+    kept = fit([user("small"), user("word " * 200_000), user("small too")], 1000)
+    assert [kept[0], kept[2]] == [user("small"), user("small too")]
+    assert 900 < tokens(kept) <= 1000

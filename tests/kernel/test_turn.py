@@ -32,6 +32,7 @@ from bubbles.kernel.turn import Rules, Turn
 from bubbles.messages import Address, Media
 from tests.kernel import transcript
 from tests.kernel.driving import World, drive, sound, survive
+from tests.kernel.weighing import weighing
 
 
 @pytest.mark.parametrize("path", transcript.CASES, ids=lambda path: path.stem)
@@ -366,3 +367,35 @@ def test_an_answer_never_takes_more_than_a_quarter_of_a_small_window() -> None:
     assert Rules(window_tokens=8192, answer_tokens=8192).budget_tokens == 6144
     assert Rules(window_tokens=128_000).budget_tokens == 128_000 - 8192
     assert Rules().budget_tokens == 0
+
+
+@pytest.mark.parametrize("text", ["some words here\n" * 62_500, "文" * 333_333, "x" * 1_000_000], ids=["words", "chinese", "one"])
+def test_a_large_message_is_weighed_once_however_often_one_asks_what_to_do(text: str) -> None:
+    turn = Turn("t", rules=Rules(window_tokens=200_000, base_tokens=1000))
+    with weighing() as count:
+        turn.apply(UserSpoke("m1", text))
+        turn.apply(Heard("m2", text))
+    assert 0 < count.characters < 80_000
+    with weighing() as count:
+        for _ in range(100):
+            assert turn.next() in (AskModel(0), Compact("window"))
+            turn.request()
+        turn.apply(ModelAsked("t.0"))
+        turn.apply(UserSpoke("m3", "and"))
+        for _ in range(100):
+            turn.next()
+            turn.request()
+    assert count.characters < 100
+    assert [message["content"] for message in turn.messages] == [text, text]
+
+
+def test_what_a_word_weighs_does_not_depend_on_when_it_is_shown() -> None:
+    turn, other = Turn("t"), Turn("t")
+    turn.apply(UserSpoke("m1", "some words", media=(Media("data/a.png", "a.png", "image/png", 3),)))
+    turn.apply(UserSpoke("m1", "some words"))
+    turn.apply(ModelAsked("t.0"))
+    other.apply(UserSpoke("m1", "some words", media=(Media("data/a.png", "a.png", "image/png", 3),)))
+    other.apply(ModelAsked("t.0"))
+    assert turn.messages == other.messages
+    assert turn._weight == context.tokens(turn.messages)
+    assert not turn._new

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles.kernel.weight import CALL_TOKENS, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
+from bubbles.kernel.weight import CALL_TOKENS, LONG, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
+from tests.kernel.weighing import weighing
 
 WEIGHED = Path(__file__).parent / "weighed"
 COUNTS = {  # o200k, DeepSeek
@@ -57,3 +58,32 @@ def test_a_weight_stays_within_what_clipping_relies_on(text: str) -> None:
 @given(st.text(), st.text())
 def test_more_text_weighs_no_less(first: str, second: str) -> None:
     assert tokens(f"{first}\n{second}") + 2 >= max(tokens(first), tokens(second))
+
+
+def pieces(text: str) -> list[str]:
+    return [text[at : at + LONG] for at in range(0, len(text), LONG)]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_long_text_weighs_what_its_pieces_do(name: str) -> None:
+    text = (WEIGHED / f"{name}.txt").read_text()
+    long = text * (1_000_000 // len(text))
+    assert tokens(long) == pytest.approx(sum(map(tokens, pieces(long))), rel=0.03)
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(COUNTS)), st.integers(1_000, 60_000)), min_size=8, max_size=20))
+def test_so_does_one_of_many_kinds(parts: list[tuple[str, int]]) -> None:
+    texts = {name: (WEIGHED / f"{name}.txt").read_text() for name, _ in parts}
+    long = "\n".join((texts[name] * (size // len(texts[name]) + 1))[:size] for name, size in parts)
+    assert tokens(long) == pytest.approx(sum(map(tokens, pieces(long))), rel=0.15)
+
+
+@pytest.mark.parametrize("size", [LONG + 1, 300_000, 5_000_000])
+@pytest.mark.parametrize("text", ["word ", "文", "😀", "x", "\n", "\u0301"])
+def test_a_text_costs_about_the_same_however_large_it_is(text: str, size: int) -> None:
+    long = text * (size // len(text) + 1)
+    with weighing() as count:
+        assert tokens(long) > 0
+    assert 20_000 < count.characters < 40_000
+    assert tokens(long) <= len(long) * MOST_TOKENS
+    assert len(long) <= (tokens(long) + 1) * MOST_CHARACTERS
