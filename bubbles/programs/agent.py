@@ -10,6 +10,7 @@ Output:
 Exit codes:
   0    a reply came; or the interactive terminal was left
   1    no answer came: standard error says why
+  65   more than 1 MB: put it in a file, and ask about the file
   69   a daemon cannot be reached
   78   the configuration is wrong, or no model is set up
   130  interrupted; the turn was stopped
@@ -36,6 +37,7 @@ from bubbles.paths import Home
 from bubbles.programs.page import named, program
 from bubbles.programs.terminal.conversation import DEFAULT_SESSION, Conversation, present
 from bubbles.programs.terminal.once import ask
+from bubbles.programs.words import few, piped
 
 
 @program("agent", __doc__)
@@ -45,11 +47,14 @@ from bubbles.programs.terminal.once import ask
 @click.option("--logs", is_flag=True, help="Show the log beside: each tool call with its arguments and result.")
 @click.option("--debug", is_flag=True, help="As --logs, with the system prompt, and details of daemons that this starts.")
 def main(message: str | None, session: str, here: bool, logs: bool, debug: bool) -> int:
+    home = Home.find()
+    instead = Conversation(home, session).instead
     if message == "-" or (message is None and not sys.stdin.isatty()):
-        message = sys.stdin.buffer.read().decode("utf-8", "replace")
+        message = piped(instead)
+    if message is not None:
+        few(message, instead)
     if debug:
         os.environ["BUBBLES_DEBUG"] = "1"
-    home = Home.find()
     directory = Path.cwd() if here else None
     with present(home):
         if message is None:

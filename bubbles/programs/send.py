@@ -10,7 +10,7 @@ Output:
 Exit codes:
   0   every message is in its queue
   64  the address is wrong
-  65  a line is no message, or its id is known with another content
+  65  a line is no message or one of more than 1 MB, or its id is known with another content
   75  the disk is full
 Examples:
   bubbles send telegram:42 'the backup is done'
@@ -35,9 +35,11 @@ from bubbles.messages import Address, Outbound, scrub, to_dict
 from bubbles.paths import Home
 from bubbles.programs import lines
 from bubbles.programs.page import program
+from bubbles.programs.words import few, piped
 from bubbles.spool import Queue
 
 PLATFORMS = ("dingtalk", "discord", "email", "feishu", "matrix", "mochat", "qq", "slack", "telegram", "wechat", "whatsapp")
+_INSTEAD = "put it in a file, and send the part that matters: tail -c 2000 FILE | bubbles send CHANNEL:CHAT"
 
 
 @program("send", __doc__)
@@ -79,7 +81,7 @@ def _address(text: str) -> Address:
 
 
 def _words(id_: str | None, words: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    text = " ".join(words) if words else sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+    text = " ".join(words) if words else piped(_INSTEAD).strip("\n")
     yield {"text": text} | ({"id": id_} if id_ else {})
 
 
@@ -89,7 +91,7 @@ def _message(to: Address, body: dict[str, Any]) -> Outbound:
         with contextlib.suppress(KeyError):
             if not isinstance(body[name], str):
                 raise DataError(f"{name!r} is not text", remedy="bubbles send --help")
-            known[name] = scrub(body[name])
+            known[name] = few(scrub(body[name]), _INSTEAD)
     if not known.get("text", "").strip():
         raise DataError("a message without words", remedy="bubbles send --help")
     known.setdefault("id", ids.fresh("shell"))

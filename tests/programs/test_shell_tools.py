@@ -16,6 +16,7 @@ from bubbles import bus
 from bubbles.bus import is_running
 from bubbles.messages import Inbound, Outbound, to_dict
 from bubbles.paths import Home
+from bubbles.programs import lines as lines_
 from bubbles.programs import tail
 from bubbles.programs.history import messages
 from bubbles.programs.scan import rendered
@@ -159,6 +160,34 @@ def test_drop_keeps_a_message_from_being_handled_and_from_coming_back(home: Home
     assert done.stderr == "bubbles: unknown: neither held nor waiting\n"
     assert queue.find("telegram-1") == "done"
     assert bubbles("queue", "release", "inbound", "telegram-1").returncode == 1
+
+
+@pytest.mark.parametrize("call", [("ask", "-s", "s"), ("agent", "-s", "s"), ("agent", "-s", "s", "-m", "-"), ("send", "telegram:42")])
+def test_more_than_a_megabyte_is_no_message(home: Home, call: tuple[str, ...]) -> None:
+    done = bubbles(*call, stdin=b"x" * 1_000_001)
+    assert (done.returncode, done.stdout) == (65, "")
+    assert done.stderr.startswith("bubbles: a message has 1 MB at most\n  try: put it in a file")
+    assert call[0] == "send" or str(home.session("s") / "data") in done.stderr
+    assert is_running(home, "agentd") is None
+    assert bubbles("queue", "list").stdout == ""
+
+
+def test_a_megabyte_is_a_message_and_bytes_count(home: Home) -> None:
+    assert bubbles("send", "telegram:42", stdin=b"x" * 1_000_000).returncode == 0
+    wide = json.dumps({"text": "\u00e9" * 500_001})
+    assert bubbles("send", "--json", "telegram:42", stdin=wide).returncode == 65
+    assert len(list(Queue(home.outbound("telegram")).list("new"))) == 1
+
+
+STEERING = "\x7f\x9b2J\u202egnp.exe\u2066\u2028\u200f\U000e0041"
+
+
+def test_no_object_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    lines_.put({"text": f"caf\u00e9 \U0001f600 {STEERING}\ud800"})
+    (line,) = capsys.readouterr().out.split("\n")[:-1]
+    assert line.startswith('{"text":"caf\u00e9 \U0001f600 \\u007f\\u009b2J\\u202egnp')
+    assert not set(line) & (set(STEERING) - set("2Jgnp.exe"))
+    assert json.loads(line)["text"].endswith(f"{STEERING}\ud800")
 
 
 # -- history and scan ------------------------------------------------------------------------------

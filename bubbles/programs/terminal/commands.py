@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any
 
 from bubbles.errors import Usage
+from bubbles.programs.lines import rendered
 
 # name: (arguments, what it does)
 COMMANDS = {
@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _KEYS = """\
 Enter sends, Alt-Enter begins a new line. What you type while a turn runs joins it.
 /config workspace add PATH [rw] grants this session a directory; remove PATH undoes it.
-Ctrl-C stops the turn, Ctrl-Z suspends, Ctrl-R looks for earlier words, Tab completes a command."""
+Ctrl-C stops the turn, Ctrl-Z suspends, Ctrl-R finds earlier words, Tab completes."""
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -50,12 +50,12 @@ def settings(shown: dict[str, Any], key: str = "") -> str:
     """The text of /config: what `session.show` answered, one setting a line, those marked that are this session's own."""
     own = shown["overrides"]
     lines = [
-        f"  {name:<14} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" + ("   (this session)" if name in own else "")
+        f"  {name:<14} {value if isinstance(value, str) else rendered(value)}" + ("   (this session)" if name in own else "")
         for name, value in shown["settings"].items()
         if key in ("", name)
     ]
     if shown.get("lent") and key in ("", "workspaces", "lent"):
-        lines.append(f"  {'lent':<14} {json.dumps(shown['lent'], ensure_ascii=False)}   (while a terminal with --here is open)")
+        lines.append(f"  {'lent':<14} {rendered(shown['lent'])}   (while a terminal with --here is open)")
     return "\n".join(line.rstrip() for line in lines)
 
 

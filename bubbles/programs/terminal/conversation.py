@@ -19,6 +19,7 @@ from bubbles.errors import BubblesError, Unavailable, Usage
 from bubbles.ids import fresh, safe
 from bubbles.messages import Inbound, Sender, scrub, to_dict
 from bubbles.paths import Home
+from bubbles.programs.words import few
 from bubbles.spool import Queue
 
 DEFAULT_SESSION = "main"
@@ -87,9 +88,14 @@ class Conversation:
         self.name = scrub(session)
         self.key = safe(self.name)
 
+    @property
+    def instead(self) -> str:
+        """What to do with words that are too many for a message."""
+        return f"put it in a file, for example in {self.home.session(self.key) / 'data'}, and ask about the file"
+
     def put(self, text: str) -> str:
-        """Leave a message for the session and return its id. From here on it is not lost. Raises Usage where it is empty."""
-        text = scrub(text).strip("\n")
+        """Leave words for the session and return their message's id; they are not lost any more. Raises Usage for none, DataError for too many."""
+        text = few(scrub(text).strip("\n"), self.instead)
         if not text.strip():
             raise Usage("there is nothing to say", remedy="bubbles ask 'a question'")
         sender = Sender("owner", owner=True)
@@ -136,9 +142,29 @@ class Conversation:
             dial.ring()
 
     def call(self, op: str, body: dict[str, Any], on_part: Part | None = None) -> dict[str, Any]:
-        """Ask agentd one question."""
-        with Dial(self.home, "agentd") as dial:
-            return dial.call(op, body, on_part=on_part)[0]
+        """Ask agentd one question. What `on_part` raises passes."""
+        try:
+            with Dial(self.home, "agentd") as dial:
+                return dial.call(op, body, on_part=on_part and _raising(on_part))[0]
+        except _Raised as raised:
+            raise raised.error from None
+
+
+class _Raised(Exception):
+    """A pipe of ours that broke while a part was shown: to whoever asks, it would look like agentd's."""
+
+    def __init__(self, error: ConnectionError) -> None:
+        self.error = error
+
+
+def _raising(on_part: Part) -> Part:
+    def tell(part: dict[str, Any]) -> None:
+        try:
+            on_part(part)
+        except ConnectionError as error:
+            raise _Raised(error) from error
+
+    return tell
 
 
 def _tell(error: BubblesError) -> None:
