@@ -37,6 +37,7 @@ def front(argv: list[str] | None = None) -> NoReturn:
 
 def run(argv: list[str]) -> int:
     """Run what `argv` asks for, tell on standard error what went wrong, and return the exit status."""
+    _have_all_streams()
     try:
         status = _answer(argv)
         sys.stdout.flush()
@@ -94,8 +95,36 @@ def _load(name: str, argv: list[str]) -> Callable[[list[str]], int | None]:
     raise Usage(what, remedy=f"bubbles {near[0]}" if near else "bubbles --help")
 
 
+def _have_all_streams() -> None:
+    """A standard stream that was closed: the input is empty, to the output nothing can be written, what is told is told to nobody.
+
+    Left closed, its number would be the next file's that is opened.
+    """
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY if fd == 2 else os.O_RDONLY)
+            os.dup2(nowhere, fd) if nowhere != fd else os.set_inheritable(fd, True)
+            if nowhere != fd:
+                os.close(nowhere)
+            setattr(sys, name, open(fd, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+
+
+def _unwritten(error: OSError) -> str:
+    """Why what was printed could not be written; "" where the error is another's. A file of ours that is not written has a name."""
+    import errno
+
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return error.strerror or str(error)
+    try:
+        os.write(1, b"")
+        sys.stdout.flush()
+    except OSError as found:
+        return found.strerror or str(found)
+    return ""
+
+
 def _status(name: str, error: BaseException) -> int:
-    from bubbles.errors import SOFTWARE, BubblesError
+    from bubbles.errors import SOFTWARE, TEMPFAIL, BubblesError
 
     if isinstance(error, KeyboardInterrupt):
         return 130
@@ -107,6 +136,10 @@ def _status(name: str, error: BaseException) -> int:
         if error.remedy:
             print(f"  try: {error.remedy}", file=sys.stderr)
         return error.exit
+    if isinstance(error, OSError) and (why := _unwritten(error)):
+        print(f"bubbles: cannot write: {why}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return TEMPFAIL
     print(f"bubbles: an internal error in {name} ({type(error).__name__}); {_keep(name, error)}", file=sys.stderr)
     return SOFTWARE
 

@@ -17,6 +17,7 @@ from bubbles.errors import DataError, Misconfigured, TryAgain, Unavailable
 from bubbles.paths import Home
 from bubbles.programs import PROGRAMS, front
 from bubbles.programs.page import HEADINGS, Page
+from tests.programs.conftest import Place
 from tests.programs.run import BIN, bubbles
 
 # -- the registry ----------------------------------------------------------------------------------
@@ -193,6 +194,37 @@ def test_a_reader_that_goes_away_is_no_error(home: Home) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "141"
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "why"),
+    [
+        ("status > /dev/full", 75, "bubbles: cannot write: No space left on device\n"),
+        ("--help > /dev/full", 75, "bubbles: cannot write: No space left on device\n"),
+        ("completion bash > /dev/full", 75, "bubbles: cannot write: No space left on device\n"),
+        ("status >&-", 75, "bubbles: cannot write: Bad file descriptor\n"),
+        ("status <&-", 0, ""),
+        ("scan <&-", 0, ""),
+        ("ask <&-", 64, "bubbles: there is nothing to say\n  try: bubbles ask 'a question'\n"),
+        ("ask < /", 65, "bubbles: standard input is a directory\n  try: < FILE, or < /dev/null\n"),
+        ("history none 2>&-", 1, ""),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_is_told(own_place: Place, call: str, status: int, why: str) -> None:
+    done = subprocess.run(["bash", "-c", f"{BIN}/bubbles {call}"], capture_output=True, text=True, timeout=60, env={**os.environ, **own_place.env})
+    assert (done.returncode, done.stderr) == (status, why)
+    if status:
+        assert done.stdout == ""
+
+
+def test_a_reply_that_cannot_be_written_is_told_and_kept(own_place: Place) -> None:
+    own_place.model.play({"default": {"reply": "the answer"}})
+    run = f"{BIN}/bubbles ask hi < /dev/null"
+    for out, status in ((">/dev/full", 75), (">&-", 75), ("| true; exit ${PIPESTATUS[0]}", 141)):
+        done = subprocess.run(["bash", "-c", f"{run} {out}"], capture_output=True, text=True, timeout=60, env={**os.environ, **own_place.env})
+        assert (done.returncode, done.stdout) == (status, "")
+        assert done.stderr.count("\n") == (status == 75)
+    assert [m["role"] for m in own_place.history("main")] == ["user", "assistant"] * 3
 
 
 # -- completion ------------------------------------------------------------------------------------
