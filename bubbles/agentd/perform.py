@@ -91,7 +91,7 @@ class Perform:
             answer = await self._answer(turn, ask)
         except ModelError as error:
             log.event("model.fail", f"{error.kind}: {error.text}", priority="warning")
-            self.remedy = error.remedy
+            self.remedy = self._mended(error)
             await self._actor.record(ModelFailed(_category(error), error.attempts, error.text))
             return
         except asyncio.CancelledError:
@@ -105,6 +105,12 @@ class Perform:
         if answer.calls and answer.text:
             self._show("text_end", {})  # what was streamed was progress, not the reply
         await self._actor.record(answer, sync=bool(answer.calls))
+
+    def _mended(self, error: ModelError) -> str:
+        """What the owner can do about it: a session that names a model of its own is mended there."""
+        own = self._session.folder.overrides()
+        named = [key for key in ("model", "provider") if own.get(key)]
+        return f"/config {named[0]} -" if named and _category(error) == "not_set_up" else error.remedy
 
     async def _answer(self, turn: Turn, ask: str) -> ModelAnswered:
         route = await self._route_or_fail()
@@ -219,11 +225,12 @@ class Perform:
         if start <= 0:
             return "nothing"
         old = messages[:start]
-        summary = await self._summary(old)
-        if history.generation != generation:
-            return "nothing"  # somebody else did it meanwhile
-        how = "model" if summary else "outline"
-        history.compact(summary or prompt.deterministic_summary(old), len(history.lines) - start, time.time())
+        summary, how = await self._summary(old), "model"
+        if context.tokens(summary) >= context.tokens(old) or not summary:
+            summary, how = prompt.deterministic_summary(old), "outline"
+        if history.generation != generation or context.tokens(summary) >= context.tokens(old):
+            return "nothing"  # somebody else did it meanwhile, or there is nothing to be gained
+        history.compact(summary, len(history.lines) - start, time.time())
         await self._agent.commit.sync(history.fd)
         self._session.forget_prompt()
         return how
