@@ -41,9 +41,14 @@ class Feed:
         return bool(self._wanted) and topic.encode().startswith(self._wanted)
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
-        """Tell the listeners of `topic` now; those who do not keep up miss it. Raises ProtocolError where `body` is no message."""
+        """Tell the listeners of `topic` now; those who do not keep up miss it, and all miss what is too large.
+
+        Raises ProtocolError where `body` is not JSON.
+        """
         if self._socket is not None and self.wanted(topic):
-            self._socket.send([topic.encode(), *wire.encode(body)])
+            frames = wire.event(body)
+            if frames:
+                self._socket.send([topic.encode(), *frames])
 
     def _take(self, frames: list[bytes]) -> None:
         """A subscription: 1 and a prefix begins one, 0 ends the last of that prefix; libzmq ends those of a listener that is gone."""

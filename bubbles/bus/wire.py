@@ -13,9 +13,11 @@ from bubbles.errors import BubblesError, ProtocolError, from_wire, to_wire
 
 VERSION = b"B1"
 HEAD_MOST = 1 << 20  # bytes of the JSON object
+LARGE = 256 << 10  # bytes of a head from which on what a door tells goes as a blob
 BLOBS_MOST = 64 << 20  # bytes of all blobs of a message together
 BLOBS_COUNT = 256
 ID_MOST = 200  # characters of a request's id
+TOLD = ("body", "part")
 TEXT_MOST = 10_000  # characters of an error's text: an error can always be told
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -23,12 +25,17 @@ _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 def encode(head: dict[str, Any], blobs: Sequence[bytes] = ()) -> list[bytes]:
     """The frames of a message. Raises ProtocolError where it is too large or not JSON."""
-    try:
-        text = _JSON(head).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"not a message: {error}") from error
+    text = _text(head)
+    if len(text) > LARGE and (told := _told(head)):
+        blobs = [*blobs, _text(head[told])]
+        text = _text({**{name: value for name, value in head.items() if name != told}, "large": told})
     _measure(len(text), blobs)
     return [VERSION, text, *blobs]
+
+
+def _told(head: dict[str, Any]) -> str:
+    """The field of a head from a door that holds what the door tells: of these alone the receiver has asked for it, however large it is."""
+    return next((name for name in TOLD if "re" in head and isinstance(head.get(name), dict)), "")
 
 
 def decode(frames: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
@@ -40,7 +47,12 @@ def decode(frames: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
         raise ProtocolError("a message without its object")
     blobs = list(frames[2:])
     _measure(len(frames[1]), blobs)
-    return _object(frames[1]), blobs
+    head = _object(frames[1])
+    if "re" in head and (told := head.pop("large", None)) is not None:
+        if told not in TOLD or not blobs:
+            raise ProtocolError("a large message without what is large in it")
+        head[told] = _object(blobs.pop())
+    return head, blobs
 
 
 def sender(frames: Sequence[bytes]) -> str:
@@ -62,6 +74,12 @@ def request(id: str, op: str, body: dict[str, Any]) -> dict[str, Any]:
 def ring() -> dict[str, Any]:
     """The object of a ring."""
     return {"op": "ring"}
+
+
+def event(body: dict[str, Any]) -> list[bytes]:
+    """The frames of an event of the feed; none where it is too large to be told. Raises ProtocolError where it is not JSON."""
+    text = _text(body)
+    return [VERSION, text] if len(text) <= HEAD_MOST else []
 
 
 def part(re: str, part: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +106,12 @@ def outcome(head: dict[str, Any]) -> dict[str, Any] | BubblesError:
     return from_peer if head.get("ok") is True else from_wire(from_peer)
 
 
+
+def _text(value: Any) -> bytes:
+    try:
+        return _JSON(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
 
 
 def _object(text: bytes) -> dict[str, Any]:

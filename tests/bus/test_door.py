@@ -44,8 +44,14 @@ async def slow(request: Request):
     return {}
 
 
+async def large(request: Request):
+    request.part({"text": "文" * request.body["n"]})
+    request.part({"n": 1})
+    return {"text": "文" * request.body["n"]}, request.blobs
+
+
 async def huge(request: Request):
-    return {"text": "x" * wire.HEAD_MOST}
+    return {"text": "x" * request.body.get("n", wire.BLOBS_MOST)}
 
 
 async def not_json(request: Request):
@@ -60,6 +66,7 @@ OPS = {
     "endless": endless,
     "slow": slow,
     "huge": huge,
+    "large": large,
     "not.json": not_json,
 }
 
@@ -179,6 +186,18 @@ def test_an_answer_that_cannot_be_sent_is_an_error_to_the_caller(home, op):
     async def story(door, caller):
         with pytest.raises(ProtocolError):
             await caller.call(op)
+
+    with_door(home, story)
+
+
+@pytest.mark.parametrize("n", [wire.LARGE - 100, wire.LARGE, wire.HEAD_MOST, 5_000_000])
+def test_an_answer_may_be_large(home, n):
+    async def story(door, caller):
+        parts = []
+        body, blobs = await caller.call("large", {"n": n}, [b"mine"], on_part=parts.append)
+        assert body == {"text": "文" * n}
+        assert blobs == [b"mine"]
+        assert parts == [{"text": "文" * n}, {"n": 1}]
 
     with_door(home, story)
 

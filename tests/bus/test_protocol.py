@@ -83,6 +83,7 @@ def test_the_version_and_the_limits_are_the_codes():
     limits = {row[0]: row[1] for row in rows(section("Limits"))}
     assert limits == {
         "head": f"{wire.HEAD_MOST >> 20} MiB",
+        "head of a part or reply before it is sent as a large one": f"{wire.LARGE >> 10} KiB",
         "blobs of a message, together": f"{wire.BLOBS_MOST >> 20} MiB",
         "blobs of a message, count": str(wire.BLOBS_COUNT),
         "`id`": f"{wire.ID_MOST} characters",

@@ -61,6 +61,36 @@ def test_what_is_no_message_is_refused(frames):
         wire.decode(frames)
 
 
+@given(objects, st.lists(st.binary(max_size=200), max_size=3), st.sampled_from(["body", "part"]), st.integers(0, 2 * wire.LARGE))
+def test_what_a_door_tells_comes_back_however_large(told, blobs, kind, size):
+    head = {"re": "q", "ok": True, kind: {**told, "large": "x" * size}}
+    frames = wire.encode(head, blobs)
+    assert len(frames[1]) <= wire.LARGE
+    assert wire.decode(frames) == (head, blobs)
+
+
+@pytest.mark.parametrize("kind", ["body", "part"])
+def test_what_was_not_asked_for_may_not_be_large(kind):
+    with pytest.raises(ProtocolError, match="an object of"):
+        wire.encode({"id": "q", "op": "x", kind: {"t": "x" * wire.HEAD_MOST}})
+    head = {"id": "q", "op": "x", "large": "body"}
+    assert wire.decode(wire.encode(head, [b"{}"])) == (head, [b"{}"])
+
+
+@pytest.mark.parametrize("frames", [[b'{"re":"q","large":"body"}'], [b'{"re":"q","large":"re"}', b"{}"], [b'{"re":"q","large":[]}', b"{}"]])
+@pytest.mark.parametrize("blob", [None, b"", b"[]", b"{", b"\xff"])
+def test_a_large_message_that_is_none_is_refused(frames, blob):
+    with pytest.raises(ProtocolError):
+        wire.decode([b"B1", *frames, *([] if blob is None else [blob])])
+
+
+def test_an_event_that_is_too_large_is_not_told():
+    assert wire.event({"a": 1}) == wire.encode({"a": 1})
+    assert wire.event({"a": "x" * wire.HEAD_MOST}) == []
+    with pytest.raises(ProtocolError):
+        wire.event({"a": {1}})
+
+
 def test_another_version_is_named_with_what_to_do():
     with pytest.raises(ProtocolError, match=r"the peer speaks b'B9'") as caught:
         wire.decode([b"B9", b"{}"])
