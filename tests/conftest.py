@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ settings.load_profile("suite")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A prepared home of its own, also for the programs that a test starts."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
@@ -22,4 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "home"))
     found = Home.find()
     found.prepare()
-    return found
+    sockets = found.sockets
+    yield found
+    if sockets.parent != runtime:  # its name was too long for a socket
+        shutil.rmtree(sockets, ignore_errors=True)
