@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from bubbles.agentd.actor import Actor
     from bubbles.agentd.agent import Agent
 
-_HISTORY_MOST = 1000  # entries of one answer
+_PAGE = 512 << 10  # bytes of history in one answer, or a single turn
 
 
 class Ops:
@@ -143,15 +147,44 @@ class Ops:
         return {"session": actor.session.key, "how": how, "before_tokens": before, "after_tokens": actor.session.base_tokens}
 
     async def history(self, request: Request) -> dict[str, Any]:
-        """The turns that ended after the turn `after` ("" for all): their words and replies, oldest first."""
+        """The turns that ended after the turn `after` ("" for all): their words and replies, oldest first, a page of them."""
         key = safe(_text(request, "session"))
-        after, limit = str(request.body.get("after") or ""), min(int(request.body.get("limit") or _HISTORY_MOST), _HISTORY_MOST)
+        after, limit = request.body.get("after") or "", request.body.get("limit") or 0
+        if not isinstance(after, str) or type(limit) is not int or limit < 0:
+            raise Usage(f"{request.op}: 'after' is a turn's id, 'limit' a number", remedy="see bus/PROTOCOL.md")
         if not self._agent.exists(key):
-            return {"turns": []}
-        turns = [from_line(line) for line in self._agent.actor(key).session.history.file_lines() if line.startswith(b'{"meta":"turn"')]
-        known = [turn["turn"] for turn in turns]
-        start = known.index(after) + 1 if after in known else 0
-        return {"turns": turns[start:][-limit:]}
+            return {"turns": [], "more": False}
+        lines = self._agent.actor(key).session.history.file_lines()
+        turns, more = await asyncio.to_thread(_page, lines, after, limit)
+        return {"turns": turns, "more": more}
+
+
+def _page(lines: Iterable[bytes], after: str, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """The first of the turns in a history that ended after the turn `after`, or of the newest `limit` (0: all) of these; whether there are more."""
+    ended: deque[tuple[dict[str, Any], int]] = deque(maxlen=limit or None)
+    for line in lines:
+        turn = _ended(line)
+        if turn is not None and turn["turn"] == after:
+            ended.clear()
+        elif turn is not None:
+            ended.append((turn, len(line)))
+    room = _PAGE
+    for place, (_, size) in enumerate(ended):
+        if place and size > room:
+            return [turn for turn, _ in islice(ended, place)], True
+        room -= size
+    return [turn for turn, _ in ended], False
+
+
+def _ended(line: bytes) -> dict[str, Any] | None:
+    """The turn that a line of a history closes; None for any other, and for one that is damaged or not yet written whole."""
+    if not line.startswith(b'{"meta":"turn"'):
+        return None
+    try:
+        turn = from_line(line)
+    except DataError:
+        return None
+    return turn if isinstance(turn.get("turn"), str) else None
 
 
 def _text(request: Request, name: str) -> str:
