@@ -37,9 +37,6 @@ export BUBBLES_HOME=$PWD/.demo/home
 tell "1. A real model, on this machine: no key, and no network once its file (93 MB) is here."
 run bin/bubbles onboard --yes --provider embedded || fail "the model could not be set up"
 
-# A model as small as this one is at its best when it does not roll dice, and when it is stopped before it rambles.
-export BUBBLES_AGENTS__DEFAULTS__TEMPERATURE=0 BUBBLES_AGENTS__DEFAULTS__MAX_TOKENS=200
-
 tell "2. A question goes the whole way: terminal → queue on disk → session → model → terminal."
 run bin/bubbles agent -s "$session" -m "$question" || fail "the model did not answer"
 

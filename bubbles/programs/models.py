@@ -1,7 +1,8 @@
 """Fetch a model for this machine; list the models that can be asked.
 
 `fetch` puts SmolLM2-135M-Instruct (93 MB, Apache-2.0) into the home, checked by its hash, and does nothing where it is
-there already. It needs no key and no graphics card, and cannot call tools. With --from any model in the GGUF format will do.
+there already. It needs no key and no graphics card, and cannot call tools. Where no other model is set up it becomes the
+default, with a temperature and a length of answers that suit it, unless those are set. With --from any model in the GGUF format will do.
 
 Input:
   nothing
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,16 @@ import click
 from bubbles import config
 from bubbles.bus import is_running
 from bubbles.bus.dial import Dial
+from bubbles.config.agents import Defaults
 from bubbles.errors import Misconfigured, Unavailable
 from bubbles.paths import Home
 from bubbles.programs import lines, weights
 from bubbles.programs.page import verbs
 from bubbles.providers import EMBEDDED, REGISTRY
 from bubbles.providers.route import is_set_up, route
+
+_SMALL = f"{EMBEDDED}/{weights.SMOLLM2.model}"
+_FOR_THE_SMALL = {"temperature": 0.0, "max_tokens": 512}
 
 
 @verbs("models", __doc__)
@@ -78,11 +84,37 @@ def install(home: Home, source: Path | None = None) -> tuple[Path, str]:
     with Progress() as told:
         path, model = weights.fetch(home, told, source)
     settings = config.load(home, "agents", "providers", env={})
-    changes = {"providers.embedded.model_path": str(path)}
+    changes: dict[config.Key, Any] = {("providers", EMBEDDED, "model_path"): str(path)}
     if not asks(settings):
-        changes["agents.defaults.model"] = f"{EMBEDDED}/{model}"
+        fitting = suited(settings.agents.defaults, f"{EMBEDDED}/{model}")
+        changes |= fitting | {("agents", "defaults", "model"): f"{EMBEDDED}/{model}"}
+        if fitting:
+            print(f"bubbles: {spelled(fitting)}", file=sys.stderr)
     config.save(home, changes)
     return path, model
+
+
+def suited(defaults: Defaults, model: str) -> dict[config.Key, Any]:
+    """The settings to change when `model` becomes the default: the small one that is fetched talks nonsense when it rolls dice, and without end.
+
+    What the owner has set stays; what was set for the small one goes when another takes its place.
+    """
+    usual = {name: getattr(Defaults(), name) for name in _FOR_THE_SMALL}
+    if model == _SMALL:
+        old, new = usual, _FOR_THE_SMALL
+    elif defaults.model == _SMALL:
+        old, new = _FOR_THE_SMALL, usual
+    else:
+        return {}
+    changes = {name: value for name, value in new.items() if getattr(defaults, name) == old[name] and value != old[name]}
+    if changes.get("max_tokens", 0) >= defaults.context_tokens:
+        del changes["max_tokens"]
+    return {("agents", "defaults", name): value for name, value in changes.items()}
+
+
+def spelled(fitting: Mapping[config.Key, Any]) -> str:
+    """One line about what `suited` changes."""
+    return "Settings that suit this model: " + ", ".join(f"{'.'.join(map(str, key))} {value:g}" for key, value in fitting.items())
 
 
 def asks(settings: config.Settings) -> bool:
@@ -124,6 +156,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._step = ""
+        self._whole = False  # this step has been told of to its end
         self._shown_at = 0.0
         self._open = False  # the cursor stands behind an unfinished line
         self._live = sys.stderr.isatty()
@@ -137,6 +170,9 @@ class Progress:
 
     def __call__(self, step: str, done: int, size: int) -> None:
         begins, self._step = step != self._step, step
+        if self._whole and not begins:
+            return
+        self._whole = bool(size) and done >= size
         now = time.monotonic()
         if not self._live and begins:
             print(f"bubbles: {step} {size / 1e6:.0f} MB" if size else f"bubbles: {step}", file=sys.stderr, flush=True)

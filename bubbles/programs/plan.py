@@ -17,7 +17,7 @@ from bubbles.config import environment, file
 from bubbles.errors import Misconfigured, TryAgain
 from bubbles.paths import Home
 from bubbles.programs import trial, weights
-from bubbles.programs.models import Progress
+from bubbles.programs.models import Progress, spelled, suited
 from bubbles.providers import EMBEDDED
 
 Changes = dict[config.Key, Any]
@@ -57,7 +57,12 @@ class Plan:
     def set_up(self, wish: Wish) -> None:
         """Enter a wish; the embedded model is fetched if need be. Raises Misconfigured, and enters nothing, where the result would not load."""
         settings = self.settings()
-        self._raw = self._with(_embedded(self.home, settings, wish) if wish.provider == EMBEDDED else _endpoint(settings, wish))
+        changes = _embedded(self.home, settings, wish) if wish.provider == EMBEDDED else _endpoint(settings, wish)
+        model = changes.get(("agents", "defaults", "model"))
+        fitting = suited(settings.agents.defaults, model) if model else {}
+        self._raw = self._with(changes | fitting)
+        if fitting:
+            click.echo(spelled(fitting))
 
     def _with(self, changes: Changes) -> dict[str, Any]:
         raw = file.parse(file.render(self._raw), str(self.home.config))
@@ -106,8 +111,8 @@ def _embedded(home: Home, settings: config.Settings, wish: Wish) -> Changes:
     if wish.source is None and own.is_file() and own != home.models / weights.SMOLLM2.file:
         path, model = own, own.stem.lower()
     else:
-        with Progress() as told:
-            path, model = weights.fetch(home, told, wish.source)
+        with Progress() as progress:
+            path, model = weights.fetch(home, progress, wish.source)
     return {("providers", EMBEDDED, "model_path"): str(path), **_default(EMBEDDED, model)}
 
 

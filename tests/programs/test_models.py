@@ -13,13 +13,16 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bubbles import config
+from bubbles.config.agents import Defaults
 from bubbles.errors import DataError, TryAgain, Unavailable
 from bubbles.paths import Home
 from bubbles.programs import weights
+from bubbles.programs.models import suited
 from bubbles.programs.weights import SMOLLM2, Weights
 from bubbles.starter import start
 from tests.programs.conftest import Place
@@ -140,6 +143,7 @@ def test_the_litter_of_a_killed_fetch_is_swept(home: Home, tmp_path: Path) -> No
 FETCH = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from bubbles.paths import Home
 from bubbles.programs import weights
 known = weights.Weights(**eval(sys.argv[2]))
@@ -341,6 +345,29 @@ def test_fetch_leaves_the_owners_choice_alone(home: Home, gguf: Path, changes: d
     assert bubbles("models", "fetch", "--from", str(gguf)).returncode == 0
     assert config.load(home, "agents", env={}).agents.defaults == before
     assert config.load(home, "providers", env={}).providers.embedded.model_path
+
+
+SMALL = "embedded/smollm2-135m-instruct"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "model", "wanted"),
+    [
+        ({}, SMALL, {"temperature": 0.0, "max_tokens": 512}),
+        ({"model": SMALL}, SMALL, {"temperature": 0.0, "max_tokens": 512}),
+        ({"temperature": 0.3}, SMALL, {"max_tokens": 512}),
+        ({"max_tokens": 100}, SMALL, {"temperature": 0.0}),
+        ({}, "custom/glm", {}),
+        ({"model": SMALL, "temperature": 0.0, "max_tokens": 512}, "custom/glm", {"temperature": 0.7, "max_tokens": 8192}),
+        ({"model": SMALL, "temperature": 0.2, "max_tokens": 512}, "embedded/mine", {"max_tokens": 8192}),
+        ({"model": SMALL, "temperature": 0.5, "max_tokens": 512, "context_tokens": 4096, "keep_tokens": 1000, "result_tokens": 500}, "x", {}),
+        ({"model": "custom/glm", "temperature": 0.0, "max_tokens": 512}, "custom/kimi", {}),
+    ],
+)
+def test_the_small_model_gets_settings_that_suit_it_and_no_other_inherits_them(defaults: dict[str, Any], model: str, wanted: dict[str, Any]) -> None:
+    found = suited(Defaults(**defaults), model)
+    assert {key[-1]: value for key, value in found.items()} == wanted
+    assert all(key[:2] == ("agents", "defaults") for key in found)
 
 
 def test_a_broken_configuration_is_told_before_anything_is_fetched(home: Home, gguf: Path) -> None:

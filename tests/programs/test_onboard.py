@@ -289,7 +289,12 @@ def test_a_real_model_answers(home: Home) -> None:
     done = bubbles("onboard", "--yes", "--from", str(real), timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert re.search(r"It answers: \w+", done.stdout)
-    assert raw(home)["agents"]["defaults"]["model"] == "embedded/smollm2-135m-instruct"
+    defaults = raw(home)["agents"]["defaults"]
+    assert (defaults["model"], defaults["temperature"], defaults["max_tokens"]) == ("embedded/smollm2-135m-instruct", 0.0, 512)
+    assert "temperature 0, agents.defaults.max_tokens 512" in done.stdout
+    done = bubbles("onboard", "--yes", "--base-url", "http://127.0.0.1:9/v1", "--model", "glm", "--no-test")
+    assert "agents.defaults.temperature 0.7" in done.stdout
+    assert raw(home)["agents"]["defaults"] == config.defaults()["agents"]["defaults"] | {"model": "custom/glm"}
 
 
 # -- servers on this machine ---------------------------------------------------------------------------
