@@ -367,6 +367,16 @@ def test_one_that_is_never_ready_is_ended(home):
     assert found.process.poll() is not None
 
 
+def test_what_it_says_when_nobody_reads_its_standard_error_any_more_is_in_its_log(home, manager):
+    with subprocess.Popen(argv("until_stopped"), stderr=subprocess.PIPE, cwd=ROOT, env=manager.env) as daemon:
+        assert "READY=1" in manager.next()
+        assert not (home.log / "small.log").exists()
+        daemon.stderr.close()
+        daemon.terminate()
+        assert daemon.wait(20) == 0
+    assert "daemon.stop small ends" in (home.log / "small.log").read_text()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel tells a child")
 def test_one_whose_parent_has_ended_does_not_begin(home):
     done = run("until_stopped", env={**os.environ, starter.WITH_PARENT: "1" if os.getpid() != 1 else "2"})
