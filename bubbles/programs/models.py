@@ -1,8 +1,8 @@
 """Fetch a model for this machine; list the models that can be asked.
 
 `fetch` puts SmolLM2-135M-Instruct (93 MB, Apache-2.0) into the home, checked by its hash, and does nothing where it is
-there already. It needs no key and no graphics card, and cannot call tools. Where no other model is set up it becomes the
-default, with a temperature and a length of answers that suit it, unless those are set. With --from any model in the GGUF format will do.
+there already. It needs no key and no graphics card, and cannot call tools. With --from any model in the GGUF format will do.
+Where no other is set up it becomes the default; SmolLM2 with a temperature and a length of answers that suit it.
 
 Input:
   nothing

@@ -17,8 +17,8 @@ Exit codes:
 Examples:
   bubbles queue list | bubbles scan
   bubbles queue list inbound | jq -r 'select(.state=="held").id' | bubbles queue release inbound
-  bubbles queue list --state done outbound/telegram
-  bubbles queue show telegram-8841
+  bubbles queue list --state done inbound/cli
+  bubbles queue list --state held inbound | bubbles queue show
   bubbles queue list turns | jq -r .id | bubbles queue release turns
 """
 

@@ -1,7 +1,8 @@
 """Put a message into the queue of a chat; its channel delivers it.
 
 Words on the command line are one message; without any, all of standard input is one. It returns when the message
-is safe on disk, whether or not the channel runs just now.
+is safe on disk, whether or not the channel runs just now. No channel but the terminal is built yet, and a terminal has
+no queue: until one is, or a program of yours keeps outbound/CHANNEL, every message is refused. `bubbles ask` works today.
 
 Input:
   plain text on standard input where no words are given; with --json one object a line: text, and id, thread, reply_to
@@ -12,10 +13,11 @@ Exit codes:
   64  the address is wrong
   65  a line is no message or one of more than 1 MB, or its id is known with another content
   75  the disk is full
+  78  its channel is not built, or not enabled
 Examples:
-  bubbles send telegram:42 'the backup is done'
-  make 2>&1 | tail -5 | bubbles send telegram:42
-  bubbles send --id backup-$(date +%F) telegram:42 'the backup is done'
+  bubbles ask -s work 'the backup is done' < /dev/null
+  make 2>&1 | tail -5 | bubbles ask -s work 'what went wrong?'
+  bubbles send --id backup-$(date +%F) CHANNEL:CHAT 'the backup is done'
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import click
 
 from bubbles import ids
 from bubbles.bus.dial import Dial
-from bubbles.errors import DataError, Unavailable, Usage
+from bubbles.errors import DataError, Misconfigured, Unavailable, Usage
 from bubbles.messages import Address, Outbound, scrub, to_dict
 from bubbles.paths import Home
 from bubbles.programs import lines
@@ -52,6 +54,7 @@ def main(id_: str | None, as_json: bool, address: str, words: tuple[str, ...]) -
     if as_json and (words or id_):
         raise Usage("with --json, text and id stand in the lines", remedy="bubbles send --help")
     home = Home.find()
+    _see_that_it_is_there(home, to)
     home.prepare()
     queue = Queue(home.outbound(to.channel))
     queue.prepare()
@@ -78,6 +81,19 @@ def _address(text: str) -> Address:
     if to.channel not in PLATFORMS:
         raise Usage(f"there is no channel {to.channel!r}", remedy=f"one of: {', '.join(PLATFORMS)}")
     return to
+
+
+def _see_that_it_is_there(home: Home, to: Address) -> None:
+    """Raises Misconfigured for a channel that delivers nothing. One whose queue is there has a program that looks after it."""
+    if home.outbound(to.channel).is_dir():
+        return
+    from bubbles import config  # takes long, and is seldom needed
+
+    platform = getattr(config.load(home, "channels").channels, to.channel)
+    if platform.not_built:
+        raise Misconfigured(f"the channel {to.channel} is not built yet", remedy="the terminal is what works today: bubbles ask -s NAME TEXT")
+    if not platform.enabled:
+        raise Misconfigured(f"the channel {to.channel} is not enabled", remedy=f"set channels.{to.channel}.enabled in {home.config}")
 
 
 def _words(id_: str | None, words: tuple[str, ...]) -> Iterator[dict[str, Any]]:

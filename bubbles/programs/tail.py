@@ -12,7 +12,7 @@ Exit codes:
   0    as many events as -n asked for
   130  interrupted
 Examples:
-  bubbles tail 'telegram/*/tool' | bubbles scan
+  bubbles tail 'cli/*/tool' | bubbles scan
   bubbles tail '*/say' | jq -r .say.text
 """
 

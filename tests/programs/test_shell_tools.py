@@ -45,6 +45,11 @@ def inbound(home: Home, id: str, text: str = "hello", at: float = 1.0) -> Queue:
     return queue
 
 
+def looked_after(home: Home, channel: str = "telegram") -> None:
+    """Make its queue, as the program does that delivers what is put there."""
+    Queue(home.outbound(channel)).prepare()
+
+
 def held(home: Home, *names: str) -> Queue:
     for name in names:
         queue = inbound(home, name)
@@ -56,7 +61,17 @@ def held(home: Home, *names: str) -> Queue:
 # -- send ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("address", ["telegram:42", "slack:C1/7"])
+def test_send_refuses_what_no_channel_would_deliver(home: Home, address: str) -> None:
+    done = bubbles("send", address, "hello")
+    channel = address.partition(":")[0]
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == f"bubbles: the channel {channel} is not built yet\n  try: the terminal is what works today: bubbles ask -s NAME TEXT\n"
+    assert not home.outbound(channel).exists()
+
+
 def test_send_puts_a_message_where_its_channel_finds_it(home: Home) -> None:
+    looked_after(home)
     done = bubbles("send", "telegram:42", "the", "backup is done")
     (told,) = objects(done.stdout)
     assert (done.returncode, told["queue"], told["state"]) == (0, "outbound/telegram", "new")
@@ -66,6 +81,7 @@ def test_send_puts_a_message_where_its_channel_finds_it(home: Home) -> None:
 
 
 def test_send_takes_text_and_lines_from_standard_input(home: Home) -> None:
+    looked_after(home, "slack")
     bubbles("send", "slack:C1", stdin="two\nlines\n")
     lines = '{"text":"first","id":"a","thread":"7"}\n\n{"text":"second","other":1}\n'
     assert [told["id"] for told in objects(bubbles("send", "--json", "slack:C1", stdin=lines).stdout)][0] == "a"
@@ -74,6 +90,7 @@ def test_send_takes_text_and_lines_from_standard_input(home: Home) -> None:
 
 
 def test_send_under_one_id_sends_once_and_never_something_else(home: Home) -> None:
+    looked_after(home)
     assert bubbles("send", "--id", "backup-1", "telegram:42", "done").returncode == 0
     again = bubbles("send", "--id", "backup-1", "telegram:42", "done")
     assert (again.returncode, objects(again.stdout)[0]["id"]) == (0, "backup-1")
@@ -97,6 +114,7 @@ def test_send_under_one_id_sends_once_and_never_something_else(home: Home) -> No
     ],
 )
 def test_send_refuses_what_is_no_message(argv: list[str], stdin: str, status: int, home: Home) -> None:
+    looked_after(home)
     done = bubbles("send", *argv, stdin=stdin)
     assert (done.returncode, done.stdout) == (status, "")
     assert "Traceback" not in done.stderr
@@ -164,6 +182,7 @@ def test_drop_keeps_a_message_from_being_handled_and_from_coming_back(home: Home
 
 @pytest.mark.parametrize("call", [("ask", "-s", "s"), ("agent", "-s", "s"), ("agent", "-s", "s", "-m", "-"), ("send", "telegram:42")])
 def test_more_than_a_megabyte_is_no_message(home: Home, call: tuple[str, ...]) -> None:
+    looked_after(home)
     done = bubbles(*call, stdin=b"x" * 1_000_001)
     assert (done.returncode, done.stdout) == (65, "")
     assert done.stderr.startswith("bubbles: a message has 1 MB at most\n  try: put it in a file")
@@ -173,6 +192,7 @@ def test_more_than_a_megabyte_is_no_message(home: Home, call: tuple[str, ...]) -
 
 
 def test_a_megabyte_is_a_message_and_bytes_count(home: Home) -> None:
+    looked_after(home)
     assert bubbles("send", "telegram:42", stdin=b"x" * 1_000_000).returncode == 0
     wide = json.dumps({"text": "\u00e9" * 500_001})
     assert bubbles("send", "--json", "telegram:42", stdin=wide).returncode == 65
@@ -302,6 +322,7 @@ def test_tail_follows_a_turn_into_scan(place: Place) -> None:
 
 
 def test_a_diff_is_reviewed_and_the_review_sent(place: Place, tmp_path: Path) -> None:
+    looked_after(place.home)
     place.model.play({"default": {"reply": "Looks good."}})
     (tmp_path / "diff").write_text("-old\n+new\n")
     done = shell(f"cat {tmp_path}/diff | bubbles ask -s work 'review this' | bubbles send telegram:42", **place.env)
