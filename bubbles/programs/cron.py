@@ -48,6 +48,7 @@ from bubbles.programs import lines
 from bubbles.programs.page import named, verbs
 
 _PATIENCE_S = 5.0
+_LEAST_S = 10  # of an interval that is typed: each beat is a turn of a model
 _AS_JSON = click.option("--json", is_flag=True, expose_value=False, help="Print JSON, as is done anyway.")
 _IDS = click.argument("names", nargs=-1, metavar="[JOB]...")
 
@@ -68,7 +69,7 @@ main.invoke_without_command = True
 
 @main.command("add")
 @click.option("--at", metavar="TIME", help='Once: "2026-12-01 09:00", "09:00", "tomorrow 09:00", "in 10m", or with an offset (+01:00).')
-@click.option("--every", metavar="INTERVAL", help="Again and again: 30m, 2h, 1h30m, 1d.")
+@click.option("--every", metavar="INTERVAL", help="Again and again: 30m, 2h, 1h30m, 1d; at least 10s.")
 @click.option("--tz", metavar="ZONE", help="The time zone that --at is meant in, such as Europe/Berlin.")
 @click.option("-s", "--session", callback=named, help="The session that the message comes to.")
 @click.option("--name", default="", help="What the job is called.")
@@ -80,7 +81,7 @@ def add(at: str | None, every: str | None, tz: str | None, session: str | None, 
         raise Usage("a job has one time or one interval", remedy="give --at or --every")
     home = _home()
     zone = _zone(home, tz) if at is not None else tz or ""
-    schedule: dict[str, Any] = {"kind": "every", "every_s": when.interval(every)} if every is not None else {}
+    schedule: dict[str, Any] = {"kind": "every", "every_s": _interval(every)} if every is not None else {}
     if at is not None:
         schedule = {"kind": "at", "at": when.moment(at, time.time(), when.zone(zone))}
     if zone:
@@ -92,6 +93,13 @@ def add(at: str | None, every: str | None, tz: str | None, session: str | None, 
     lines.put(shown(ask(home, "job.add", {"name": name, "message": text, "schedule": schedule, "session": session or ""})))
     if is_running(home, "cron") is None:
         print("bubbles: the daemon that keeps time is not running; jobs wait until it is\n  try: bubbles gateway", file=sys.stderr)
+
+
+def _interval(text: str) -> int:
+    seconds = when.interval(text)
+    if seconds < _LEAST_S:
+        raise Usage(f"{text!r} is too often, each time is a turn of a model: the least is {_LEAST_S}s", remedy=f"--every {_LEAST_S}s, or rather 10m")
+    return seconds
 
 
 @main.command("list")

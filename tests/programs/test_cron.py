@@ -141,6 +141,7 @@ WRONG = {
     ("--at", "09:00", "--tz", "Mars/Olympus"): "'Mars/Olympus' is not a time zone",
     ("--every", "30"): "30 of what?",
     ("--every", "now and then"): "is not an interval",
+    ("--every", "9s"): "the least is 10s",
     ("--every", "30m", "--tz", "Mars/Olympus"): "is not a time zone",
     ("--every", "30m", "--at", "09:00"): "one time or one interval",
     (): "one time or one interval",
@@ -247,7 +248,11 @@ def test_what_is_due_is_sent_without_being_asked_for(home: Home) -> None:
 
 
 def test_killed_and_started_again_it_keeps_its_beat_and_sends_each_once(home: Home) -> None:
-    job = add("--every", "1s", "tick")
+    job = add("--every", "10s", "tick")
+    raw = json.loads(home.jobs.read_text())
+    raw["jobs"][0]["schedule"]["every_s"] = 1
+    raw["jobs"][0]["next"] = raw["jobs"][0]["anchor"] + 1
+    home.jobs.write_text(json.dumps(raw))
     queue = Queue(home.inbound("cron"))
     taken: list[str] = []
 
