@@ -80,6 +80,7 @@ def _load(name: str, argv: list[str]) -> Callable[[list[str]], int | None]:
     import importlib
 
     if name in PROGRAMS:
+        os.umask(0o077)  # what a program of ours makes is its owner's alone, the directories on the way to it included
         program: Callable[[list[str]], int | None] = importlib.import_module(PROGRAMS[name][0]).main
         return program
     import difflib

@@ -20,6 +20,21 @@ from bubbles.programs.page import HEADINGS, Page
 from tests.programs.conftest import Place
 from tests.programs.run import BIN, bubbles
 
+# -- what is made ----------------------------------------------------------------------------------
+
+
+def test_the_directories_that_a_program_makes_are_its_owners_alone(home: Home) -> None:
+    before = os.umask(0o022)
+    try:
+        assert bubbles("agent", "-s", "private", "--here", "-m", "hello", timeout_s=60).returncode != 70
+        assert bubbles("cron", "add", "--every", "1d", "hello").returncode == 0
+    finally:
+        os.umask(before)
+    made = {path.relative_to(home.root): path.stat().st_mode & 0o777 for path in home.root.rglob("*")}
+    assert Path("run/lent") in made
+    assert {path: oct(mode) for path, mode in made.items() if mode & 0o077} == {}
+
+
 # -- the registry ----------------------------------------------------------------------------------
 
 
