@@ -170,7 +170,7 @@ class Progress:
 
     def __call__(self, step: str, done: int, size: int) -> None:
         begins, self._step = step != self._step, step
-        if self._whole and not begins:
+        if self._whole and not begins and done >= size:
             return
         self._whole = bool(size) and done >= size
         now = time.monotonic()

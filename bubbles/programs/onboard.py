@@ -27,16 +27,19 @@ Examples:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import click
+from pydantic import TypeAdapter
 
 from bubbles import config
 from bubbles.bus import is_running
-from bubbles.config import environment, file
+from bubbles.config import environment, file, section
 from bubbles.errors import OK, BubblesError, DataError, Misconfigured, Usage
 from bubbles.paths import Home
 from bubbles.programs import servers, trial, weights
@@ -49,6 +52,7 @@ from bubbles.providers.route import route
 BUILT = tuple(name for name, entry in REGISTRY.items() if entry.implementation)
 _KEY_MOST = 16 << 10  # characters of a key on standard input
 _SHOWN = 20  # models in a list to choose from
+_URL: TypeAdapter[str] = TypeAdapter(section.Url)
 
 
 @program("onboard", __doc__)
@@ -79,17 +83,28 @@ def main(
     home = Home.find()
     home.prepare()
     click.echo(f"Home: {home.root}")
-    plan = planned(home, how, asking=not yes)
     failed: BubblesError | None = None
+    with _line_ended():
+        plan = planned(home, how, asking=not yes)
+        if not yes:
+            failed = converse(plan, wish, testing=not no_test)
     if yes:
         plan.set_up(completed(plan, wish))
         plan.write()
         if not no_test:
             try_out(home)
-    else:
-        failed = converse(plan, wish, testing=not no_test)
     click.echo(closing(home))
     return failed.exit if failed else OK
+
+
+@contextlib.contextmanager
+def _line_ended() -> Iterator[None]:
+    """End the line of the question at which Ctrl-C was pressed, so that the shell's prompt begins a new one."""
+    try:
+        yield
+    except click.Abort:
+        click.echo(err=True)
+        raise
 
 
 def wished(provider: str | None, base_url: str | None, key: str, model: str | None, source: Path | None) -> Wish:
@@ -188,7 +203,8 @@ def converse(plan: Plan, wish: Wish, *, testing: bool) -> BubblesError | None:
     """Ask until a model has answered, or its owner leaves it at that: then what kept it from answering. The file is written before it is asked."""
     while True:
         try:
-            plan.set_up(_asked(plan, wish))
+            wish = _asked(plan, wish)
+            plan.set_up(_with_model(plan, wish))
             plan.write()
             if testing:
                 try_out(plan.home)
@@ -196,13 +212,16 @@ def converse(plan: Plan, wish: Wish, *, testing: bool) -> BubblesError | None:
         except BubblesError as error:
             click.echo(f"\n{error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""))
             if not click.confirm("Choose again?", default=True):
+                if wish.provider != EMBEDDED:
+                    with contextlib.suppress(Misconfigured):  # what would not load has been told of
+                        plan.set_up(wish)
                 plan.write()
                 return error
             wish = Wish()
 
 
 def _asked(plan: Plan, wish: Wish) -> Wish:
-    """A wish with what was not given and the owner knows."""
+    """A wish with what was not given and the owner knows, but for the model."""
     settings = plan.settings()
     if not wish.provider and not wish.model:
         wish = _chosen(plan.home, settings)
@@ -211,21 +230,39 @@ def _asked(plan: Plan, wish: Wish) -> Wish:
     section = getattr(settings.providers, wish.provider)
     wish = replace(wish, base_url=wish.base_url or _asked_url(section.base_url or REGISTRY[wish.provider].base_url))
     known = bool(section.api_key.get_secret_value()) and wish.base_url.rstrip("/") == section.base_url
-    wish = replace(wish, api_key=wish.api_key or _asked_key(known))
-    return replace(wish, model=wish.model or _asked_model(plan.models(wish)))
+    return replace(wish, api_key=wish.api_key or _asked_key(known))
+
+
+def _with_model(plan: Plan, wish: Wish) -> Wish:
+    if not wish.provider or wish.provider == EMBEDDED or wish.model:
+        return wish
+    return replace(wish, model=_asked_model(plan.models(wish)))
 
 
 def _chosen(home: Home, settings: config.Settings) -> Wish:
     """One line of a menu."""
     choices = [(_about(server), Wish("custom", server.base_url)) for server in servers.look()]
+    none_runs = "" if choices else f"\nNo {_either([title for title, _ in servers.PLACES])} answers on this machine."
     choices.append(("any other endpoint that speaks OpenAI's protocol, by its address and key", Wish("custom")))
     choices.append((_about_embedded(home, settings), Wish(EMBEDDED)))
     choices.append((_about_as_it_is(settings), Wish()))
-    click.echo("\nWhich model is to answer?")
+    click.echo(f"{none_runs}\nWhich model is to answer?")
     for number, (text, _) in enumerate(choices, 1):
         click.echo(f"  {number}  {text}")
-    number = click.prompt("Number", type=click.IntRange(1, len(choices)), default=len(choices) if ready(settings) else 1)
+    number = click.prompt("Number", value_proc=lambda text: _number(text, len(choices)), default=str(len(choices) if ready(settings) else 1))
     return choices[number - 1][1]
+
+
+def _number(text: str, most: int) -> int:
+    """Raises what click's prompt asks again for."""
+    answer = text.strip()
+    if not answer.isdecimal() or not 0 < int(answer) <= most:
+        raise click.UsageError(f"type a number from 1 to {most}")
+    return int(answer)
+
+
+def _either(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _about(server: servers.Server) -> str:
@@ -250,7 +287,16 @@ def _about_as_it_is(settings: config.Settings) -> str:
 
 
 def _asked_url(known: str) -> str:
-    return str(click.prompt("Its address (it usually ends in /v1)", default=known or None)).strip()
+    return str(click.prompt("Its address (it usually ends in /v1)", default=known or None, value_proc=_address))
+
+
+def _address(text: str) -> str:
+    """An address as it can stand in the configuration: without a scheme, http:// is meant. Raises what click's prompt asks again for."""
+    answer = text.strip()
+    try:
+        return str(_URL.validate_python(answer if "://" in answer else f"http://{answer}"))
+    except ValueError as error:
+        raise click.UsageError("type an address such as http://127.0.0.1:8000/v1") from error
 
 
 def _asked_key(known: bool) -> str:
@@ -265,8 +311,14 @@ def _asked_model(found: list[str]) -> str:
         click.echo(f"  {number:2d}  {name}")
     if len(found) > _SHOWN:
         click.echo(f"      and {len(found) - _SHOWN} more")
-    answer = str(click.prompt("Model, by number or name", default="1" if len(found) == 1 else None)).strip()
-    return found[int(answer) - 1] if answer.isdecimal() and 0 < int(answer) <= len(found) else answer
+    return str(click.prompt("Model, by number or name", default="1" if len(found) == 1 else None, value_proc=lambda text: _model(text, found)))
+
+
+def _model(text: str, found: list[str]) -> str:
+    answer = text.strip()
+    if not answer:
+        raise click.UsageError("type a number or a name")
+    return found[_number(answer, len(found)) - 1] if answer.isdecimal() and found and answer not in found else answer
 
 
 # -- the end -------------------------------------------------------------------------------------------

@@ -415,6 +415,45 @@ def test_it_may_be_left_at_a_model_that_does_not_answer(home: Home) -> None:
     assert raw(home)["agents"]["defaults"]["model"] == "custom/glm"
 
 
+def test_what_cannot_be_is_asked_again_at_once(home: Home) -> None:
+    with fake_model({"models": ["glm", "kimi"]}) as model, onboard(home) as terminal:
+        menu = terminal.expect("Number [")
+        for wrong in ("embedded", "0", "99"):
+            terminal.type(wrong)
+            terminal.expect("type a number from 1 to ")
+        terminal.type(next(number for number, text in re.findall(r"^ +(\d+)  (.*)$", menu, re.MULTILINE) if "any other endpoint" in text))
+        terminal.expect("Its address")
+        terminal.type("not a url")
+        terminal.expect("type an address such as http://127.0.0.1:8000/v1")
+        terminal.expect("Its address")
+        terminal.type(model.url.removeprefix("http://"))
+        terminal.expect("Its key")
+        terminal.type("")
+        terminal.expect("by number or name")
+        terminal.type("7")
+        terminal.expect("type a number from 1 to 2")
+        terminal.expect("by number or name")
+        terminal.type("2")
+        terminal.expect("It answers: ok")
+        assert terminal.end() == 0
+    assert raw(home)["providers"]["custom"]["base_url"] == model.url
+    assert raw(home)["agents"]["defaults"]["model"] == "custom/kimi"
+
+
+def test_an_address_and_a_key_outlast_an_endpoint_that_does_not_answer_now(home: Home) -> None:
+    with onboard(home) as terminal:
+        choose(terminal, "any other endpoint")
+        terminal.expect("Its address")
+        terminal.type("localhost:9")
+        terminal.expect("Its key")
+        terminal.type(KEY)
+        terminal.expect("Choose again?")
+        terminal.type("n")
+        assert terminal.end() == 75
+    custom = raw(home)["providers"]["custom"]
+    assert (custom["base_url"], custom["api_key"]) == ("http://localhost:9", KEY)
+
+
 def interrupted(terminal: Terminal) -> int:
     """Press Ctrl-C as a person would: again, where the first came a moment before the program began to read."""
     for _ in range(10):
@@ -431,6 +470,8 @@ def test_ctrl_c_writes_nothing(home: Home) -> None:
         terminal.type("refresh")
         terminal.expect("Number [")
         assert interrupted(terminal) == 130
+        assert terminal.end() == 130
+        assert terminal.raw.endswith("\n")
     assert home.config.read_bytes() == before
     assert copies(home) == []
 
