@@ -37,7 +37,6 @@ say 'bubbles onboard --yes' '$'
 "${terminal[@]}" send-keys C-l
 say 'bubbles agent' 'main ›'
 say '/session my' 'my ›'
-say '/config temperature 0' 'my ›'
 say 'What is the capital of France?' 'my ›'
 say 'Which river runs through it?' 'my ›'
 shown | cat -s
