@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bubbles.agentd.session import Session
 
 Finish = Callable[[], object]
+BUG = "failed:bug"
 RESUMES_MOST = 3  # a turn that was resumed this often in a row without getting on is given up
 
 
@@ -243,7 +244,7 @@ class Actor:
             self._bugs += 1
             if self._bugs > 1:  # it came while closing: not again and again at full speed
                 await asyncio.sleep(self.agent.pause_s)
-            turn.outcome = turn.outcome or "failed:bug"
+            turn.outcome = turn.outcome or BUG
 
     async def _step(self, turn: Turn) -> None:
         match turn.next():
@@ -294,7 +295,7 @@ class Actor:
 
     def _carry(self, turn: Turn) -> None:
         """Words too late for this turn are the next one's: they stand behind it in the journal before it ends."""
-        if turn.waiting and not self._following:
+        if turn.waiting and not self._following and turn.outcome != BUG:
             first = turn.waiting[0]
             lines = [to_line(spoke, time.time()) for spoke in turn.waiting]
             self.journal.append(header(first.id, self.session.key, first.origin), *lines)

@@ -389,6 +389,8 @@ class Turn:
             return
         self._answer([call for id, call in self._calls.items() if id not in self._results], STOPPED)
         self.outcome = "stopped"
+        self._settle()
+        self._show()  # what was said before the stop is stopped with it: it stands in history, and wakes no turn of its own
 
     def _resumed(self) -> None:
         self.resumed_in_a_row += 1

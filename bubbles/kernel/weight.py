@@ -7,7 +7,7 @@ text has 0.86 times as many tokens with DeepSeek's, 1.3 times with cl100k, twice
 scales the estimate by what its model reports (`Turn.scale`).
 
 Of a text of more than 100 000 characters only 32 000 are weighed: its head, its tail and slices evenly spread between them, each standing for
-its surroundings. That adds an error of about 2 % for prose, and of 5 % where kinds of text alternate by the page; what hides between slices,
+its surroundings. That adds an error of about 2 % for prose, and of up to 20 % where kinds of text alternate by the page; what hides between slices,
 say one long stretch of pictographs every so often, is not seen. So a text costs about the same however large it is.
 """
 

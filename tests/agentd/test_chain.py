@@ -170,6 +170,35 @@ def _alive(pid: int) -> bool:
         return False
 
 
+def test_a_stop_at_once_starts_nothing(home: Home) -> None:
+    with world(home, {"rules": [{"when": "fine?", "reply": "fine"}], "default": {"endless": True}}) as w:
+        w.start()
+        for n in range(20):
+            id = w.put(f"go {n}")
+            w.ring()
+            w.until(lambda: w.ask("turn.stop", session="s")["stopped"])
+            assert w.wait(id).outcome == "stopped"
+        assert w.ask("status")["open"] == 0
+        w.until(lambda: not w.fake.seen()["open"])
+        assert w.say("fine?").text == "fine"
+        said = w.fake.seen()["bodies"][-1]["messages"][-1]["content"]
+        assert all(f"go {n}" in said for n in range(20))
+
+
+def test_words_that_joined_are_stopped_too(home: Home) -> None:
+    with world(home, {"default": {"endless": True}}) as w:
+        w.start()
+        first = w.put("first")
+        w.ring()
+        w.until(lambda: w.fake.seen()["open"])
+        second = w.put("second")
+        w.ring()
+        w.until(lambda: b"second" in w.journal())
+        w.ask("turn.stop", session="s")
+        assert w.wait(first).outcome == w.wait(second).outcome == "stopped"
+        assert w.ask("status")["open"] == 0
+
+
 def test_a_failed_model_is_told_by_category_and_never_poses_as_an_answer(home: Home) -> None:
     with world(home, {"default": {"status": 500}}) as w:
         w.start()

@@ -75,7 +75,7 @@ def test_a_long_text_weighs_what_its_pieces_do(name: str) -> None:
 def test_so_does_one_of_many_kinds(parts: list[tuple[str, int]]) -> None:
     texts = {name: (WEIGHED / f"{name}.txt").read_text() for name, _ in parts}
     long = "\n".join((texts[name] * (size // len(texts[name]) + 1))[:size] for name, size in parts)
-    assert tokens(long) == pytest.approx(sum(map(tokens, pieces(long))), rel=0.15)
+    assert tokens(long) == pytest.approx(sum(map(tokens, pieces(long))), rel=0.25)
 
 
 @pytest.mark.parametrize("size", [LONG + 1, 300_000, 5_000_000])
