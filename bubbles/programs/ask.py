@@ -19,7 +19,7 @@ Exit codes:
   78   the configuration is wrong, or no model is set up
   130  interrupted; the turn was stopped
 Examples:
-  git diff | bubbles ask -s work 'review this' | bubbles send telegram:42
+  git log -3 -p | bubbles ask -s work 'review this' > review.txt
   bubbles ask 'what is the capital of Mongolia?' < /dev/null
 """
 

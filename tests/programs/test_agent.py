@@ -486,6 +486,34 @@ def test_what_was_said_while_away_is_shown_once(place: Place) -> None:
         assert "the late reply" not in terminal.text
 
 
+def test_words_typed_while_a_summary_is_made_are_answered(place: Place) -> None:
+    long = "this is what there is to be said of it, and " * 20
+    place.model.play({"rules": [{"when": "replaced by a summary", "delay_s": 3, "reply": "Much was said."}], "default": {"reply": long}})
+    with place.terminal("-s", "sum") as terminal:
+        terminal.expect("session sum")
+        for n in range(4):
+            terminal.type(f"number {n}")
+            until(lambda n=n: len(place.history("sum")) == 2 * n + 2)
+        place.model.play({"rules": [{"when": "replaced by a summary", "delay_s": 3, "reply": "Much was said."}], "default": {"reply": "here"}})
+        terminal.type("/compact")
+        terminal.type("are you there?")
+        terminal.expect("here")
+        terminal.expect("tokens before")
+        terminal.type("exit")
+        terminal.end()
+
+
+def test_what_was_entered_is_sent_though_the_terminal_leaves_at_once(place: Place) -> None:
+    place.model.play({"default": {"reply": "ok"}})
+    with place.terminal("-s", "leave") as terminal:
+        terminal.expect("session leave")
+        for word in ("one", "two", "three"):
+            terminal.type(word)
+        terminal.press("d")
+        terminal.end()
+    until(lambda: all(word in str(place.history("leave")) for word in ("one", "two", "three")))
+
+
 def test_a_turn_that_still_runs_is_taken_up_again(place: Place) -> None:
     place.model.play({"default": {"reply": "it took a while", "delay_s": 4}})
     with place.terminal("-s", "again") as terminal:

@@ -62,6 +62,7 @@ class Screen:
         self._busy = ""  # what is waited for that is no turn
         self._since = 0.0
         self._follower: asyncio.Task[None] | None = None
+        self._compacting: asyncio.Task[None] | None = None
         self._stopping = False  # the turn that is waited for was asked to stop
         self.input, self.app = self._layout()
 
@@ -76,11 +77,12 @@ class Screen:
             with kept(self.home, self._trouble_from_thread, lambda: bool(self._pending)):
                 await self.app.run_async()
         finally:
-            for task in [*tasks, *([self._follower] if self._follower else [])]:
+            for task in filter(None, [*tasks, self._follower, self._compacting]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._agentd.close()
             await asyncio.to_thread(self._session.close)
+        self._send_the_rest()
         while not self._output.empty():
             print(self._output.get_nowait(), end="")
         if self._pending:
@@ -102,8 +104,13 @@ class Screen:
             await work
         except BubblesError as error:
             self._trouble(error)
-        finally:
-            self._busy = ""
+
+    def _send_the_rest(self) -> None:
+        """Words that were entered and not taken up yet are sent all the same: whoever pressed Enter has sent them."""
+        while not self._typed.empty():
+            text = self._typed.get_nowait()
+            if commands.parse(text) is None:
+                self._pending.append(self._talk.put(text))
 
     async def _send(self, text: str) -> None:
         self._pending.append(self._talk.put(text))
@@ -130,11 +137,21 @@ class Screen:
             case "prompt":
                 shown = await self._call("session.prompt")
                 self._say(f"{dim(shown['text'])}\n  tools: {', '.join(shown['tools']) or 'none'}")
+            case "compact" if not self._busy:
+                self._compacting = asyncio.create_task(self._guarded(self._take(self._compact())))
             case "compact":
-                self._busy = "summarising"
-                self._say(commands.compacted(await self._call("session.compact")))
+                self._say(dim("that is being done already"))
             case _:
                 self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
+
+    async def _compact(self) -> None:
+        """Beside all else: what is typed meanwhile is sent as ever."""
+        self._busy = "summarising"
+        try:
+            self._say(commands.compacted(await self._call("session.compact")))
+        finally:
+            self._busy = ""
+            self.app.invalidate()
 
     async def _config(self, key: str = "", value: str | None = None) -> None:
         if value is not None:
@@ -218,6 +235,7 @@ class Screen:
                 self._show(self._stream.end(body))
             self._shown.add(str(body.get("turn")))
         self._catch_up("meanwhile:")
+        self.app.invalidate()  # a turn may be shorter than a tick of the spinner
 
     async def _wait(self, message: str) -> dict[str, Any]:
         for _ in range(TRIES):
