@@ -205,7 +205,8 @@ def _headers(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     return value
 
 
-def _url(value: str) -> str:
+def url_of(value: str) -> str:
+    """An address as the configuration holds it. Raises ValueError."""
     allowed = "an address such as http://127.0.0.1:8000/v1"
     try:
         parts = urllib.parse.urlsplit(value)
@@ -247,6 +248,6 @@ def _name(value: str) -> str:
 ApiKey = Annotated[SecretStr, AfterValidator(_key)]
 Secret = SecretStr  # a password: any text
 Headers = Annotated[dict[str, Annotated[SecretStr, AfterValidator(_header)]], AfterValidator(_headers)]
-Url = Annotated[str, BeforeValidator(_strip), AfterValidator(_url)]
+Url = Annotated[str, BeforeValidator(_strip), AfterValidator(url_of)]
 PathText = Annotated[str, AfterValidator(_expand)]
 Name = Annotated[str, BeforeValidator(_strip), AfterValidator(_name)]

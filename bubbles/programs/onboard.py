@@ -35,7 +35,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 
 from bubbles import config
 from bubbles.bus import is_running
@@ -52,7 +51,6 @@ from bubbles.providers.route import route
 BUILT = tuple(name for name, entry in REGISTRY.items() if entry.implementation)
 _KEY_MOST = 16 << 10  # characters of a key on standard input
 _SHOWN = 20  # models in a list to choose from
-_URL: TypeAdapter[str] = TypeAdapter(section.Url)
 
 
 @program("onboard", __doc__)
@@ -294,7 +292,7 @@ def _address(text: str) -> str:
     """An address as it can stand in the configuration: without a scheme, http:// is meant. Raises what click's prompt asks again for."""
     answer = text.strip()
     try:
-        return str(_URL.validate_python(answer if "://" in answer else f"http://{answer}"))
+        return section.url_of(answer if "://" in answer else f"http://{answer}")
     except ValueError as error:
         raise click.UsageError("type an address such as http://127.0.0.1:8000/v1") from error
 
