@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import signal
 import subprocess
 import sys
@@ -71,13 +70,23 @@ def test_a_stopped_daemon_is_unavailable_after_the_silence(home):
 
 
 def test_signs_of_life_are_not_parts_and_do_not_end(home):
-    with running("agentd"), Dial(home, "agentd") as dial:
+    with running("agentd") as peer, Dial(home, "agentd", restart_s=0.2) as dial:
         parts = []
-        threading.Timer(1.0, _thread.interrupt_main).start()
-        with pytest.raises(KeyboardInterrupt):
+        threading.Timer(1.0, peer.kill).start()
+        with pytest.raises(Unavailable) as caught:
             dial.call("hang", timeout_s=0.4, on_part=parts.append)
+        assert "silent" not in caught.value.text
         assert len(parts) == 1
-        assert dial.call("ping")[0]["name"] == "agentd"  # after Ctrl-C it goes on
+
+
+def test_after_an_interrupt_it_goes_on(home):
+    def interrupt(part):
+        raise KeyboardInterrupt
+
+    with running("agentd"), Dial(home, "agentd") as dial:
+        with pytest.raises(KeyboardInterrupt):
+            dial.call("hang", on_part=interrupt)
+        assert dial.call("ping")[0]["name"] == "agentd"
 
 
 def test_what_a_tool_loads_to_ask_is_small():
