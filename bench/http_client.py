@@ -1,4 +1,4 @@
-"""Which HTTP client should speak to models? aiohttp, httpx and a bare asyncio.Protocol, against the fake model.
+"""Which HTTP client should speak to models? Ours (providers/origin.py), aiohttp, httpx and a bare asyncio.Protocol, against the fake model.
 
     python bench/http_client.py [--calls 400]
 
@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.fakes.start import model  # noqa: E402
 
-CLIENTS = ("protocol", "aiohttp", "httpx")
+CLIENTS = ("protocol", "ours", "aiohttp", "httpx")
+IMPORTS = {"ours": "bubbles.providers.origin", "aiohttp": "aiohttp", "httpx": "httpx"}
 CASES = [(1, 0), (1, 8), (1, 200), (50, 0), (50, 8), (50, 200)]  # in parallel, chunks (0: whole)
 Call = Callable[[bytes, bool], Awaitable[int]]  # body, streamed → length of the text
 
@@ -67,6 +68,23 @@ async def with_aiohttp(url: str, work: Callable[[Call], Awaitable[None]]) -> Non
                 return count
 
         await work(call)
+
+
+async def with_ours(url: str, work: Callable[[Call], Awaitable[None]]) -> None:
+    from bubbles.providers.origin import Origin
+
+    origin, path = Origin(url), urlsplit(url).path
+
+    async def call(data: bytes, streamed: bool) -> int:
+        async with origin.request("POST", path, {"Content-Type": "application/json"}, data, silence_s=60, total_s=600) as response:
+            count, body = 0, b""
+            while block := await response.block():
+                *lines, body = (body + block).split(b"\n") if streamed else (body + block,)
+                count += sum(map(text_of, lines))
+            return count if streamed else whole_of(body)
+
+    await work(call)
+    await origin.close()
 
 
 async def with_httpx(url: str, work: Callable[[Call], Awaitable[None]]) -> None:
@@ -164,14 +182,14 @@ async def measure(url: str, client: str, calls: int) -> dict[str, Any]:
             await asyncio.gather(*(one() for _ in range(parallel)))
             found[f"{parallel}/{chunks}"] = ((time.process_time() - cpu) / count * 1e3, (time.perf_counter() - wall) / count * 1e3)
 
-    await {"aiohttp": with_aiohttp, "httpx": with_httpx, "protocol": with_protocol}[client](url + "/chat/completions", work)
+    await {"ours": with_ours, "aiohttp": with_aiohttp, "httpx": with_httpx, "protocol": with_protocol}[client](url + "/chat/completions", work)
     return found
 
 
 def child(url: str, client: str, calls: int) -> None:
     cpu, rss = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if client != "protocol":
-        __import__(client)
+    if client in IMPORTS:
+        __import__(IMPORTS[client])
     cost = ((time.process_time() - cpu) * 1e3, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss) / 1024)
     print(json.dumps({"import": cost, **asyncio.run(measure(url, client, calls))}))
 

@@ -13,7 +13,8 @@
     │  ├─ ModelDown             yes                5xx, timeout, connection
     │  ├─ ContextTooLong        once, compacted
     │  ├─ NotAuthorized         no
-    │  └─ Rejected              no
+    │  ├─ Rejected              no
+    │  └─ OverBudget            no                  agentd's own: nobody was asked
     ├─ ToolError                                   the model, as the call's result; never the user
     │  ├─ TimedOut  ├─ OutsideWorkspace  └─ Refused
     └─ DeliveryError                               the queue
@@ -132,15 +133,25 @@ class ContextTooLong(ModelError):
 
 
 class NotAuthorized(ModelError):
-    """The key is missing, wrong, or not allowed this model."""
+    """The key is missing, wrong, or not allowed this model; with `no_credit` it is right, and its account is empty."""
 
-    kind = "not_authorized"
+    kind, details = "not_authorized", ("attempts", "no_credit")
+
+    def __init__(self, text: str, *, remedy: str = "", attempts: int = 1, no_credit: bool = False) -> None:
+        super().__init__(text, remedy=remedy, attempts=attempts)
+        self.no_credit = no_credit
 
 
 class Rejected(ModelError):
     """The provider will not answer this request, however often it is asked."""
 
     kind = "rejected"
+
+
+class OverBudget(ModelError):
+    """What may be spent on models today is spent; `text` says so in the words of whoever is told, with when it ends."""
+
+    kind = "over_budget"
 
 
 class ToolError(BubblesError):

@@ -7,8 +7,8 @@ names meet only where one is what it made of the other, or where 48 bits of SHA-
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import secrets
 import time
 
 _MOST = 80
@@ -39,4 +39,4 @@ def session_key(channel: str, chat: str) -> str:
 
 def fresh(prefix: str) -> str:
     """A new id that sorts by time: `prefix-<13 digits of ms>-<8 hex>`."""
-    return f"{prefix}-{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(4)}"
+    return f"{prefix}-{time.time_ns() // 1_000_000:013d}-{os.urandom(4).hex()}"

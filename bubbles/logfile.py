@@ -1,4 +1,4 @@
-"""The files in log/ that programs append to where no journal keeps what they say: NAME.log, and the older NAME.log.1 to .3.
+"""The files in log/ that programs append to where no journal keeps what they say: NAME.jsonl, NAME.log, and of each the older .1 to .3.
 
 It does not know what stands in a line. A file that is long enough is moved aside and a new one begun; the oldest goes.
 Whoever moves one holds its lock, so that two that find it too long move it once.
@@ -11,6 +11,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from bubbles import regular
+
 MOST_BYTES = 5 << 20  # a file that has grown beyond is moved aside
 KEPT = 3  # files moved aside that are kept
 
@@ -18,14 +20,14 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 def opened(path: Path) -> int:
-    """A descriptor to append to `path`; what was too long is moved aside first. Raises OSError."""
+    """A descriptor to append to `path`; what was too long is moved aside first. Raises OSError, for what is no file as well."""
     while True:
-        fd = os.open(path, _APPEND, 0o600)
+        fd = regular.opened(path, _APPEND, 0o600)
         try:
             if os.fstat(fd).st_size <= MOST_BYTES:
                 return fd
             fcntl.flock(fd, fcntl.LOCK_EX)
-            if _is_at(fd, path):
+            if is_at(fd, path):
                 _move_aside(path)
         except BaseException:
             os.close(fd)
@@ -33,48 +35,55 @@ def opened(path: Path) -> int:
         os.close(fd)
 
 
-class Appended:
-    """A log file that is appended to for long. `write` takes whole lines."""
+class Lines:
+    """A log file of whole lines, which is made with the first one. What a crash or a full disk cut off spoils no line that comes after it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = opened(path)
+        self._fd = -1
+        self._torn = False  # the last line may lack its end
 
-    def write(self, lines: bytes) -> None:
-        """Append. Raises OSError where the disk is full."""
-        os.write(self._fd, lines)
-        if os.fstat(self._fd).st_size > MOST_BYTES:
-            fd = opened(self._path)
-            os.close(self._fd)
-            self._fd = fd
+    def write(self, line: bytes) -> bool:
+        """Append a line. False where it cannot be done now: the disk is full, the directory is gone."""
+        try:
+            if self._fd < 0:
+                self._open()
+            written = os.write(self._fd, b"\n" + line if self._torn else line)
+            whole = written == len(line) + self._torn
+        except OSError:
+            whole = False
+        self._torn = not whole
+        if whole:
+            found = os.fstat(self._fd)
+            if found.st_size > MOST_BYTES or not found.st_nlink:
+                with contextlib.suppress(OSError):
+                    self._open()
+        return whole
 
     def close(self) -> None:
-        os.close(self._fd)
+        """The next line opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
-
-class Late:
-    """As `Appended`, but the file is made with the first line."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: Appended | None = None
-
-    def write(self, lines: bytes) -> None:
-        """Append. Raises OSError where the file cannot be made, or the disk is full."""
-        if self._file is None:
-            self._file = Appended(self._path)
-        self._file.write(lines)
+    def _open(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700)
+        fd = opened(self._path)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._torn = fd, _is_torn(self._path)
 
 
 class StandardError:
     """This process's standard error, where it is the log file at `path`; anything else is left alone."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path if _is_at(2, path) else None
+        self._path = path if is_at(2, path) else None
 
     def tend(self) -> None:
         """Go on in a new file where this one is too long, or was moved aside by somebody else. Where that fails it stays as it is."""
-        if self._path is None or (os.fstat(2).st_size <= MOST_BYTES and _is_at(2, self._path)):
+        if self._path is None or (os.fstat(2).st_size <= MOST_BYTES and is_at(2, self._path)):
             return
         with contextlib.suppress(OSError):
             fd = opened(self._path)
@@ -84,11 +93,17 @@ class StandardError:
             os.close(fd)
 
 
-def _is_at(fd: int, path: Path) -> bool:
+def is_at(fd: int, path: Path) -> bool:
+    """Whether a descriptor is the file at `path`."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except OSError:
         return False
+
+
+def _is_torn(path: Path) -> bool:
+    with open(path, "rb", buffering=0, opener=regular.opened) as file:
+        return file.seek(0, os.SEEK_END) > 0 and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"
 
 
 def _are_one(one: int, other: int) -> bool:

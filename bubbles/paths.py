@@ -9,9 +9,13 @@
     ├─ spool/outbound/NAME/        a queue a consumer
     ├─ spool/media/NAME/           files on their way in
     ├─ channels/NAME/              what a channel keeps for itself
+    ├─ chats.json                  which chats the owner bound to which session
     ├─ cron/jobs.json              the jobs
+    ├─ jobs/KEY/                   what its commands in the background are (jN.json) and print (jN.out)
+    ├─ usage/YYYY-MM.jsonl         agentd's books: each request to a model, and what it cost
     ├─ models/                     model files fetched for the embedded provider
-    ├─ log/                        logs of daemons that no service manager looks after
+    ├─ log/                        NAME.jsonl: the entries of the daemon NAME that no journal takes; NAME.log: what it said beside;
+    │                              units/UNIT/: the same of a confined unit, which sees that as its log/
     └─ run/                        locks; whoever holds NAME.lock is the daemon NAME; lent/KEY/ what open terminals lend
 """
 
@@ -64,8 +68,27 @@ class Home:
         return self.root / "log"
 
     @property
+    def chats(self) -> Path:
+        return self.root / "chats.json"
+
+    @property
     def jobs(self) -> Path:
+        """cron's: what is to be said at which time."""
         return self.root / "cron" / "jobs.json"
+
+    @property
+    def background(self) -> Path:
+        """Where the jobs of sessions are: commands that run in the background."""
+        return self.root / "jobs"
+
+    @property
+    def usage(self) -> Path:
+        """agentd's books: what each request to a model cost."""
+        return self.root / "usage"
+
+    def logs(self, pattern: str) -> list[Path]:
+        """The files in `log`, and in what confined units have in its place, whose names match."""
+        return sorted(path for place in ("", "units/*/") for path in self.log.glob(f"{place}{pattern}"))
 
     def session(self, key: str) -> Path:
         return self.sessions / key
@@ -83,8 +106,12 @@ class Home:
         return self.root / "spool" / "media" / name
 
     def prepare(self) -> None:
-        """Create the home with mode 0700. Raises Misconfigured where it belongs to another user, may be written by others, or cannot be made."""
+        """Create the home with mode 0700. Raises Misconfigured where it belongs to another user, may be written by others, or cannot be made,
+        and where it is a place for other things: a user's home directory, or the root.
+        """
         try:
+            if os.path.realpath(self.root) in ("/", os.path.realpath(os.path.expanduser("~"))):
+                raise Misconfigured(f"{self.root} is a place for other things, too", remedy="set BUBBLES_HOME to a directory of its own")
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = self.root.stat()
             if not stat.S_ISDIR(found.st_mode):
@@ -94,7 +121,7 @@ class Home:
                     f"{self.root} belongs to another user (uid {found.st_uid})", remedy="set BUBBLES_HOME to a directory of your own"
                 )
             if found.st_mode & 0o022:
-                raise Misconfigured(f"{self.root} may be written by other users", remedy=f"chmod 700 {self.root}")
+                raise Misconfigured(f"{self.root} may be written by other users", remedy=f"chmod 700 {typed(self.root)}")
             if found.st_mode & 0o077:
                 self.root.chmod(0o700)
             for path in (self.turns, self.run, self.sessions, self.log):
@@ -102,9 +129,10 @@ class Home:
         except (FileExistsError, NotADirectoryError) as error:
             raise Misconfigured(f"{self.root} is not a directory", remedy="set BUBBLES_HOME to a directory of your own") from error
         except PermissionError as error:
-            raise Misconfigured(f"no permission for {error.filename}", remedy=f"chown -R $USER {self.root}; chmod -R u+rwX {self.root}") from error
+            root = typed(self.root)
+            raise Misconfigured(f"no permission for {error.filename}", remedy=f"chown -R $USER {root}; chmod -R u+rwX {root}") from error
         except OSError as error:
-            raise TryAgain(f"cannot prepare {self.root}: {error.strerror}", remedy=f"look at: df -h {self.root}") from error
+            raise TryAgain(f"cannot prepare {self.root}: {error.strerror}", remedy=f"look at: df -h {typed(self.root)}") from error
 
     @property
     def sockets(self) -> Path:
@@ -112,13 +140,19 @@ class Home:
 
         It lies in XDG_RUNTIME_DIR, and in /tmp where that is unset, is not there, or is another user's (after `su`, `sudo -E`).
         """
-        real = os.path.realpath(self.root)
-        runtime = _runtime()
-        own = "-" + hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
-        mark = "" if real == os.path.realpath(os.path.expanduser("~/.bubbles")) else own
+        runtime, mark = _runtime(), self.mark
         if runtime and len(os.fsencode(runtime)) + len(mark) + len("/bubbles/channel-0123456789abcdef.sock") <= _SOCKET_MOST:
             return Path(runtime) / f"bubbles{mark}"
-        return Path(f"/tmp/bubbles-{os.geteuid()}{own}")
+        return Path(f"/tmp/bubbles-{os.geteuid()}{self._own}")
+
+    @property
+    def mark(self) -> str:
+        """What the name of its sockets' directory, in a runtime directory, ends with: "" for the usual home, `-` and 8 hex digits for any other."""
+        return "" if os.path.realpath(self.root) == os.path.realpath(os.path.expanduser("~/.bubbles")) else self._own
+
+    @property
+    def _own(self) -> str:
+        return "-" + hashlib.sha256(os.fsencode(os.path.realpath(self.root))).hexdigest()[:8]
 
     def prepare_sockets(self) -> Path:
         """`sockets`, created with mode 0700. Raises Misconfigured where somebody else made it first."""
@@ -129,7 +163,7 @@ class Home:
         except OSError as error:
             raise Misconfigured(f"cannot make {path}: {error.strerror}", remedy="look at XDG_RUNTIME_DIR") from error
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Misconfigured(f"{path} is not a private directory of yours", remedy=f"remove {path}")
+            raise Misconfigured(f"{path} is not a private directory of yours", remedy=f"remove {typed(path)}")
         return path
 
     def door(self, name: str) -> str:
@@ -138,6 +172,17 @@ class Home:
 
     def lock(self, name: str) -> Path:
         return self.run / f"{name}.lock"
+
+
+def typed(path: str | os.PathLike[str]) -> str:
+    """A path as it is typed in a shell, for a remedy.
+
+    >>> typed("/home/a b"), typed("/home/b")
+    ("'/home/a b'", '/home/b')
+    """
+    import shlex  # here, because every small tool passes this module, and only what went wrong is told with it
+
+    return shlex.quote(os.fspath(path))
 
 
 def _runtime() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -12,11 +14,32 @@ from hypothesis import HealthCheck, settings
 
 from bubbles.paths import Home
 
-# Whoever starts the tests in the background of a script has Ctrl-C ignored, and so would every program they start.
+# Whoever starts the tests in the background of a script, or by nohup, has these ignored, and so would every program they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 settings.load_profile("suite")
+
+
+_OPEN_MOST = 200  # descriptors of a process of tests
+
+
+@pytest.fixture(autouse=True)
+def _what_was_killed_is_gone() -> Iterator[None]:
+    """Tests that kill a program in mid-step leave its objects, and the files these hold open, to the collector of cycles: here it is called."""
+    yield
+    if os.path.isdir("/proc/self/fd") and len(os.listdir("/proc/self/fd")) > _OPEN_MOST:
+        gc.collect()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have to tell besides whether they passed: their property `told`."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome) if report.when == "call"]
+    for report in reports:
+        for name, text in report.user_properties:
+            if name == "told":
+                terminalreporter.write_line(str(text))
 
 
 @pytest.fixture

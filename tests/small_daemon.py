@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import signal
 import subprocess
 import sys
+import time
 
 from bubbles import daemon, log
 from bubbles.bus.door import Door
@@ -68,12 +70,32 @@ async def deaf(self: Daemon) -> None:
     await asyncio.sleep(3600)
 
 
+async def deaf_with_door(self: Daemon) -> None:
+    self.stop_s = 3600
+    await Door(self.name, self.home, {}).open()
+    self.ready()
+    await asyncio.sleep(3600)
+
+
 async def immortal(self: Daemon) -> None:
     self.stop_s = 0.1
     self.ready()
     while True:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
+
+
+async def deaf_to_aborting(self: Daemon) -> None:
+    signal.signal(signal.SIGABRT, signal.SIG_IGN)
+    self.ready()
+    time.sleep(3600)
+
+
+async def slow_to_start(self: Daemon) -> None:
+    self.extend_each_s = 0.02
+    while not (self.home.root / "go").exists():
+        await asyncio.sleep(0.01)
+    await until_stopped(self)
 
 
 async def once(self: Daemon) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from bubbles.bus.lock import Lock
 from bubbles.daemon import Daemon
 from bubbles.errors import Misconfigured, TryAgain, Unavailable
 from bubbles.paths import Home
+from tests.logged import logged
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,11 +95,69 @@ def test_ready_is_told_to_whoever_started_it_and_sigterm_ends_it_cleanly(home, m
     process = subprocess.Popen(argv("until_stopped"), cwd=ROOT, env=manager.env, stderr=subprocess.PIPE, text=True)
     assert manager.next() == "READY=1\nSTATUS=waiting – 等"
     process.send_signal(signal.SIGTERM)
-    assert manager.next() == "STOPPING=1"
+    assert manager.next() == "STOPPING=1\nEXTEND_TIMEOUT_USEC=13000000"
     _, logged = process.communicate(timeout=20)
     assert process.returncode == 0
     assert (home.root / "stopped").read_text() == "cleanly"
     assert [line.split()[2] for line in logged.splitlines()] == ["daemon.start", "daemon.ready", "daemon.stop"]
+
+
+def test_a_start_that_takes_long_asks_for_time_and_then_no_more(home, manager):
+    process = subprocess.Popen(argv("slow_to_start"), cwd=ROOT, env=manager.env, stderr=subprocess.DEVNULL)
+    assert [manager.next(), manager.next()] == ["EXTEND_TIMEOUT_USEC=60000000"] * 2
+    (home.root / "go").touch()
+    while (said := manager.next()).startswith("EXTEND"):
+        pass
+    assert said.startswith("READY=1")
+    process.terminate()
+    assert manager.next().startswith("STOPPING=1")
+    assert process.wait(20) == 0
+
+
+def test_whoever_starts_one_that_takes_long_gives_it_the_time_it_asks_for(home):
+    starting = starter.Started(home, "small", argv("slow_to_start"), None)
+    threading.Timer(1.0, (home.root / "go").touch).start()
+    try:
+        assert starting.wait(0.5).ready
+    finally:
+        starting.process.kill()
+        starting.process.wait()
+
+
+def test_one_that_is_here_for_good_takes_the_place_of_one_that_a_terminal_started(home):
+    with started(home, "with_door", "--until-idle", "3600") as first, started(home, "with_door") as second:
+        assert first.process.wait(20) == 0
+        assert is_running(home, "small") == second.pid
+        assert is_running(home, "small.idle") is None
+        third = run("with_door")
+        assert (third.returncode, f"already running (pid {second.pid})" in third.stderr) == (75, True)
+        fourth = run("with_door", "--until-idle", "3600")
+        assert (fourth.returncode, is_running(home, "small")) == (75, second.pid)
+
+
+def test_a_number_that_means_somebody_else_here_is_not_asked_to_end(home):
+    """Two containers with one home have each a numbering of their own: the lock's is that of a bystander."""
+    bystander = Lock(home, "small.idle")
+    bystander.acquire()
+    with started(home, "with_door"):
+        assert is_running(home, "small.idle") == os.getpid()  # we are still here to say so
+    bystander.release()
+
+
+def test_once_takes_nobodys_place(home):
+    with started(home, "with_door", "--until-idle", "3600") as first:
+        assert run("with_door", "--once").returncode == 75
+        assert is_running(home, "small") == first.pid
+
+
+def test_one_that_does_not_go_keeps_its_place_until_it_does(home, manager):
+    with started(home, "deaf_with_door", "--until-idle", "3600") as first:
+        second = subprocess.Popen(argv("with_door"), cwd=ROOT, env=manager.env, stderr=subprocess.DEVNULL)
+        assert manager.next() == f"STATUS=waiting for the small that a terminal started (pid {first.pid}) to end"
+        first.process.kill()
+        assert manager.next().startswith("READY=1")
+        second.kill()
+        second.wait()
 
 
 def test_ctrl_c_ends_it_as_well(home):
@@ -110,14 +170,14 @@ def test_one_that_does_not_listen_is_ended_all_the_same(home):
     with started(home, "deaf") as daemon:
         daemon.process.terminate()
         assert daemon.process.wait(20) == 0
-        assert "still at work 0.2 s after" in daemon.log.read_text()
+        assert "still at work 0.2 s after" in logged(home, "small")
 
 
 def test_one_that_will_not_end_is_ended_by_force(home):
     with started(home, "immortal") as daemon:
         daemon.process.terminate()
         assert daemon.process.wait(20) == 70
-        assert "daemon.bug small does not end" in daemon.log.read_text()
+        assert "daemon.bug small does not end" in logged(home, "small")
 
 
 def test_once(home):
@@ -128,6 +188,7 @@ def test_an_error_with_a_name_is_told_with_its_remedy_and_is_the_exit_code(home)
     ended = run("misconfigured")
     assert ended.returncode == 78
     assert ended.stderr.splitlines()[-2:] == ["bubbles: config.json: line 3 – 错", "  try: edit it"]
+    assert "daemon.stop small ends with 78: config.json: line 3 – 错 remedy=edit it" in logged(home, "small")
     assert run("disk_full").returncode == 75
 
 
@@ -148,6 +209,23 @@ def test_the_watchdog_is_fed_at_half_its_time(home, manager):
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_manager_that_takes_nothing_any_more_holds_nobody_up(home, manager):
+    """As a gateway that a terminal's Ctrl-Z has stopped."""
+    with contextlib.ExitStack() as stack:
+        process = subprocess.Popen(argv("until_stopped"), cwd=ROOT, env=manager.env, stderr=subprocess.DEVNULL)
+        stack.callback(process.kill)
+        assert manager.next().startswith("READY=1")
+        for _ in range(4):  # the queue takes more than one sender may fill it with
+            other = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            other.connect(manager.socket.getsockname())
+            other.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    other.send(b"STATUS=full")
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 def test_a_watchdog_meant_for_another_process_is_not_fed(home, manager):
@@ -179,7 +257,7 @@ def test_ticks_come_and_one_that_fails_is_not_the_last(home, capfd):
 
 
 def test_a_daemon_that_runs_for_long_goes_on_in_a_new_log(home):
-    path = home.log / "small.log"
+    path = home.log / "small.jsonl"
     with started(home, "talks") as daemon:
         deadline = time.monotonic() + 30
         while not Path(f"{path}.1").exists():
@@ -187,8 +265,9 @@ def test_a_daemon_that_runs_for_long_goes_on_in_a_new_log(home):
             time.sleep(0.02)
         daemon.process.terminate()
         daemon.process.wait(20)
-    lines = [line for each in (Path(f"{path}.1"), path) for line in each.read_text().splitlines() if " line " in line]
-    assert [int(line.split(" line ")[1].split()[0]) for line in lines] == list(range(len(lines)))
+    said = [json.loads(line)["message"] for each in (Path(f"{path}.1"), path) for line in each.read_text().splitlines()]
+    lines = [int(message.split()[1]) for message in said if message.startswith("line ")]
+    assert lines == list(range(len(lines)))
     assert "daemon.stop" in path.read_text()
 
 
@@ -218,6 +297,12 @@ def test_keys_in_the_environment_are_for_the_daemon_that_asks_models(home, monke
     by_hand = run("tells_its_environment")
     assert f"has: {sorted(wanted)}\n" in by_hand.stdout
     assert f"started with: {sorted(wanted | set(KEYS))}\n" in by_hand.stdout
+
+
+@pytest.mark.parametrize(("name", "has"), [("modeld", True), ("channel-telegram", True), ("agentd", False), ("cron", False), ("tidy", False)])
+def test_credentials_are_for_those_that_have_keys(monkeypatch, name, has):
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/somewhere")
+    assert ("CREDENTIALS_DIRECTORY" in starter.environment(name)) == has
 
 
 # --- a home that is not as it should be ---------------------------------------------------------------------------
@@ -347,6 +432,33 @@ def test_the_error_of_a_daemon_that_could_not_start_is_told(home, story, error, 
     assert list(home.sockets.glob("notify-*")) == []
 
 
+def test_what_a_manager_has_told_us_is_not_told_to_those_we_start(home, monkeypatch, tmp_path):
+    for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.setenv(name, "1000000")
+    said = tmp_path / "said"
+    script = ["sh", "-c", f'echo "$WATCHDOG_USEC $WATCHDOG_PID" >{said}; exit 78']
+    for watchdog_s, told in ((0.0, " \n"), (2.5, "2500000 \n")):
+        with pytest.raises(Misconfigured):
+            starter.Started(home, "small", script, None, watchdog_s=watchdog_s).wait()
+        assert said.read_text() == told
+    assert list(home.sockets.glob("notify-*")) == []
+
+
+def test_one_that_cannot_even_be_aborted_is_killed(home):
+    found = starter.Started(home, "small", argv("deaf_to_aborting"), None, watchdog_s=0.2).wait()
+    assert (found.stay(), found.hung) == (-signal.SIGKILL, True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how a process was called")
+def test_one_that_ends_when_idle_is_known_by_its_call(home):
+    for call in (["--until-idle", "3600"], ["--until-idle=3600"]):
+        with started(home, "with_door", *call) as daemon:
+            assert starter.ends_when_idle(daemon.pid)
+        assert not starter.ends_when_idle(daemon.pid)
+    with started(home, "with_door") as daemon:
+        assert not starter.ends_when_idle(daemon.pid)
+
+
 def test_a_bug_of_a_daemon_that_could_not_start_is_told_with_where_to_look(home):
     with pytest.raises(Unavailable, match="ends by a bug: KeyError") as caught, started(home, "bug"):
         pass
@@ -370,11 +482,11 @@ def test_one_that_is_never_ready_is_ended(home):
 def test_what_it_says_when_nobody_reads_its_standard_error_any_more_is_in_its_log(home, manager):
     with subprocess.Popen(argv("until_stopped"), stderr=subprocess.PIPE, cwd=ROOT, env=manager.env) as daemon:
         assert "READY=1" in manager.next()
-        assert not (home.log / "small.log").exists()
         daemon.stderr.close()
         daemon.terminate()
         assert daemon.wait(20) == 0
-    assert "daemon.stop small ends" in (home.log / "small.log").read_text()
+    assert "daemon.stop small ends" in logged(home, "small")
+    assert not (home.log / "small.log").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel tells a child")
@@ -389,20 +501,18 @@ def test_a_program_that_does_not_exist_is_told(home):
 
 
 def test_a_log_grows_and_is_moved_aside_when_it_is_large(home):
-    log = home.log / "small.log"
+    log = home.log / "small.jsonl"
     for _ in range(2):
-        with started(home, "once", "--once"):
-            pass
+        with started(home, "once", "--once") as daemon:
+            assert daemon.process.wait(20) == 0
     assert log.read_text().count("daemon.start") == 2
     assert log.stat().st_mode & 0o777 == 0o600
     log.write_bytes(b"x" * logfile.MOST_BYTES)
-    with started(home, "once", "--once"):
-        pass
-    assert log.stat().st_size > logfile.MOST_BYTES
-    with started(home, "once", "--once"):
-        pass
-    assert log.stat().st_size < 2000
-    assert "daemon.start" in (home.log / "small.log.1").read_text()
+    with started(home, "once", "--once") as daemon:
+        assert daemon.process.wait(20) == 0
+    assert 0 < log.stat().st_size < 2000
+    assert "daemon.start" in (home.log / "small.jsonl.1").read_text()
+    assert (home.log / "small.log").read_text() == ""
 
 
 @pytest.fixture
@@ -423,6 +533,16 @@ def test_ensure_starts_what_is_not_running_and_those_end_by_themselves(home, end
             assert dial.call("ping")[0]["name"] == "agentd"
     for started in mine:
         assert started.process.wait(20) == 0
+
+
+def test_one_that_nobody_asks_is_started_after_the_others_and_not_waited_for(home, ended):
+    with starter.client(home):
+        assert [each.name for each in starter.ensure(home, ["agentd"], until_idle=0.3, after=["modeld"])] == ["agentd"]
+        deadline = time.monotonic() + 20
+        while is_running(home, "modeld") is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert starter.ensure(home, ["agentd", "modeld"], until_idle=0.3) == []
+        assert not list(home.sockets.glob("notify-*"))
 
 
 def test_a_race_to_start_is_nobodys_loss(home, ended):

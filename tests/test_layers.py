@@ -161,7 +161,7 @@ def test_every_library_of_the_table_is_imported_where_it_says() -> None:
 
 def test_nothing_may_import_a_program_and_the_kernel_knows_words_alone() -> None:
     assert [package for package, may in allowed().items() if "programs" in may] == []
-    assert allowed()["kernel"] == {"errors", "ids", "messages", "paths", "egress", "lending"}
+    assert allowed()["kernel"] == {"errors", "ids", "messages", "paths", "egress", "lending", "readable"}
     assert not allowed()["agentd"] & {"providers", "channels", "cron"}
 
 

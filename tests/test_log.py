@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -15,10 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles import log, logfile
+from bubbles import log
+from bubbles.paths import Home
 from tests.fakes.journald import Journald, parse
 
 ROOT = Path(__file__).parents[1]
+# Any text, and more often than chance has it what a terminal acts upon.
+HOSTILE = st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from("\0\t\n\r\x1b\x7f\x9b\u061c\u200e\u2028\u202e\u2069\U000e0041[]2J中"))
 
 
 @pytest.fixture
@@ -52,6 +56,14 @@ def test_an_entry_has_its_fields(journald):
             "BUBBLES_MESSAGE": "telegram-1",
         }
     ]
+
+
+def test_a_key_in_one_field_takes_no_other_with_it(journald):
+    log.event("daemon.warning", "-----BEGIN PRIVATE KEY-----\nabcdef", tool="exec")
+    log.event("daemon.warning", "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1", tool="110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw2")
+    first, second = journald.entries()
+    assert first["MESSAGE"] == f"-----BEGIN PRIVATE KEY-----{log.STRUCK}"
+    assert (first["BUBBLES_TOOL"], second["BUBBLES_TOOL"], second["MESSAGE"]) == ("exec", log.STRUCK, log.STRUCK)
 
 
 def test_session_and_turn_come_from_the_context_of_the_task(journald):
@@ -113,7 +125,7 @@ def test_an_entry_too_long_for_a_datagram_goes_as_a_sealed_file(journald):
 
 def test_a_very_long_value_is_cut(journald):
     log.event("tool.finish", "x" * 1_000_000)
-    assert len(journald.entries()[0]["MESSAGE"]) == 16_000
+    assert journald.entries()[0]["MESSAGE"] == "x" * 16_000 + " … (984000 more characters)"
 
 
 def test_a_journal_that_is_gone_or_full_does_not_stop_anybody(journald, capfd):
@@ -121,7 +133,7 @@ def test_a_journal_that_is_gone_or_full_does_not_stop_anybody(journald, capfd):
         log.event("turn.start", f"entry {n} " + "x" * 100)
     kept = len(journald.entries())
     told = capfd.readouterr().err.splitlines()
-    assert kept + len(told) == 5000  # what the journal did not take in time went to stderr
+    assert kept + len(told) == 5000  # what the journal did not take in time went on, to stderr where there is no home
     journald.close()
     log.event("turn.start", "after the end")
     assert "after the end" in capfd.readouterr().err
@@ -141,47 +153,212 @@ def test_stderr_has_a_priority_a_time_and_one_line(stderr):
     )
 
 
+# -- where no journal takes it -------------------------------------------------------------------
+
+
+def kept(home: Home, name: str = "agentd") -> list[dict]:
+    return [json.loads(line) for line in (home.log / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_an_entry_is_a_line_of_json(home, stderr):
+    log.setup("agentd", home=home, journal="")
+    before = time.time()
+    log.event("tool.finish", "done", tool="exec", ms=12, message="telegram-1", session="main", turn="t-1", nothing=None, empty="")
+    log.event("turn.close", "over", priority="warning")
+    first, second = kept(home)
+    assert before - 0.001 <= first.pop("at") <= second.pop("at") <= time.time()
+    who = {"session": "main", "turn": "t-1", "message_id": "telegram-1"}
+    assert first == {"priority": 6, "program": "agentd", "event": "tool.finish", "message": "done", **who, "tool": "exec", "ms": "12"}
+    assert second == {"priority": 4, "program": "agentd", "event": "turn.close", "message": "over"}
+    assert (home.log / "agentd.jsonl").stat().st_mode & 0o777 == 0o600
+    assert len(stderr().splitlines()) == 2
+
+
+@given(st.dictionaries(st.sampled_from(["tool", "ms", "x_1"]), st.text(alphabet=HOSTILE), max_size=3), st.text(alphabet=HOSTILE))
+def test_nothing_in_a_value_begins_a_line_or_reaches_a_terminal(fields, message):
+    entry = {
+        "MESSAGE": message,
+        "PRIORITY": "6",
+        "BUBBLES_EVENT": "turn.start",
+        **{f"BUBBLES_{name.upper()}": value for name, value in fields.items()},
+    }
+    line = log.line(1.5, "agentd", entry).decode()
+    assert log.escaped(line[:-1]) == line[:-1]
+    assert json.loads(line) == {"at": 1.5, "priority": 6, "program": "agentd", "event": "turn.start", "message": message, **fields}
+    assert not log._STEERS.search(log.escaped(message))
+
+
+def test_keys_reach_no_file(home, stderr):
+    log.setup("agentd", home=home, journal="")
+    log.redact(["hunter2hunter2"])
+    log.event("tool.start", "echo sk-proj-abcdefghijklmnop1234", arguments="hunter2hunter2")
+    text = (home.log / "agentd.jsonl").read_text() + stderr()
+    assert text.count(log.STRUCK) == 4
+    assert "hunter2" not in text
+    assert "abcdefghijklmnop" not in text
+
+
+def test_standard_error_that_is_the_daemons_own_file_has_no_second_copy(home):
+    code = "from bubbles import log; from bubbles.paths import Home; log.setup('agentd', home=Home.find(), journal=''); log.event('turn.start', 'x')"
+    for name, said in (("agentd.log", 0), ("other.log", 1)):
+        with open(home.log / name, "a") as stderr:
+            subprocess.run([sys.executable, "-c", code], stderr=stderr, check=True)
+        assert len((home.log / name).read_text().splitlines()) == said
+    assert len(kept(home)) == 2
+
+
+@pytest.mark.parametrize("gone", ["os.close(2)", "r, w = os.pipe(); os.dup2(w, 2); os.close(w); os.close(r)"])
+def test_nobody_need_read_standard_error(home, gone):
+    code = "import os; from bubbles import log; from bubbles.paths import Home; log.setup('agentd', home=Home.find(), journal='')"
+    code += f"; log.event('turn.start', 'read'); {gone}; log.event('turn.start', 'unread')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert [entry["message"] for entry in kept(home)] == ["read", "unread"]
+
+
+def test_what_neither_journal_nor_file_takes_goes_to_standard_error(home, stderr, tmp_path):
+    log.setup("agentd", home=home, journal=str(tmp_path / "absent"))
+    log.event("turn.start", "one")
+    assert [entry["message"] for entry in kept(home)] == ["one"]
+    assert stderr() == ""
+    (home.log / "small.jsonl").mkdir()
+    log.setup("small", home=home, journal=str(tmp_path / "absent"))
+    log.event("turn.start", "two")
+    assert " two\n" in stderr()
+
+
+def test_the_journal_is_told_whose_entry_it_is_and_which_one(home, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(home.root)
+    with Journald(tmp_path / "journal") as fake:
+        log.setup("agentd", home=Home(link), journal=fake.path)
+        log.event("turn.start", "one")
+        log.event("turn.start", "two")
+        first, second = fake.entries()
+        assert (first["BUBBLES_HOME"], first["BUBBLES_N"], second["BUBBLES_N"]) == (str(home.root), "1", "2")
+        assert not (home.log / "agentd.jsonl").exists()
+    log.setup("test", journal="")
+
+
+def test_a_journal_that_comes_back_has_them_again(home, tmp_path):
+    with Journald(tmp_path / "journal") as fake:
+        log.setup("agentd", home=home, journal=fake.path)
+        log.event("turn.start", "journal")
+        assert len(fake.entries()) == 1
+    os.unlink(fake.path)
+    log.event("turn.start", "file")
+    with Journald(tmp_path / "journal") as fake:
+        log.event("turn.start", "file still")
+        log._sink.sulking_until = time.monotonic() - 1  # seconds later
+        log.event("turn.start", "journal again")
+        assert [(entry["MESSAGE"], entry["BUBBLES_N"]) for entry in fake.entries()] == [("journal again", "2")]
+    assert [entry["message"] for entry in kept(home)] == ["file", "file still"]
+    log.setup("test", journal="")
+
+
+def test_more_than_the_journal_would_keep_goes_to_the_file(home, tmp_path):
+    with Journald(tmp_path / "journal") as fake:
+        log.setup("agentd", home=home, journal=fake.path)
+        taken = []
+        for n in range(12_000):
+            log.event("turn.start", str(n))
+            if n % 4 == 0:
+                taken += fake.entries()
+        taken += fake.entries()
+        *entries, last = taken
+        assert last["BUBBLES_EVENT"] == "daemon.warning"
+        assert "log/agentd.jsonl" in last["MESSAGE"]
+        told = [entry["MESSAGE"] for entry in entries]
+        assert 4_000 < len(told) < 10_000
+        assert told + [entry["message"] for entry in kept(home)] == [str(n) for n in range(12_000)]
+        assert [entry["BUBBLES_N"] for entry in taken] == [str(n + 1) for n in range(len(taken))]
+        log._sink.burst_until = 0.0  # half a minute later
+        log.event("turn.start", "again")
+        assert [entry["MESSAGE"] for entry in fake.entries()] == ["again"]
+    log.setup("test", journal="")
+
+
 def test_a_closed_stderr_is_survived():
     code = "import os; from bubbles import log; os.close(2); log.event('turn.start', 'x'); log.setup('x'); log.event('turn.start', 'x'); print('on')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "on\n"
 
 
-@pytest.mark.parametrize("gone", ["os.close(2)", "r, w = os.pipe(); os.dup2(w, 2); os.close(w); os.close(r)"])
-def test_what_standard_error_does_not_take_goes_elsewhere(tmp_path, gone):
-    write = f"logfile.Late(Path({str(tmp_path / 'x.log')!r})).write"
-    before = f"import os; from pathlib import Path; from bubbles import log, logfile; log.spare({write}); log.setup('x')"
-    code = f"{before}; log.event('turn.start', 'read'); {gone}; log.event('turn.start', 'kept')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0
-    assert " read" in done.stderr
-    assert [line.split()[-1] for line in (tmp_path / "x.log").read_text().splitlines()] == ["kept"]
+KEYS = [
+    "sk-proj-abcdefghijklmnop1234",
+    "sk-ant-api03-AAAA_bbbb-cccc1234",
+    "gsk_abcdefghijklmnop",
+    "xoxb-1234-5678-abcdefgh",
+    "AIzaSyA1234567890abcdefghijklmnopqrstuvw",
+    "123456789:AAHk5x-abcdefghijklmnopqrstuvwxyz_12",
+    "hf_abcdefghijklmnopqrst",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0aa.abcdefghijk",
+    "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe.abcdefghijklmnopqrstuvwxyz1",
+]
 
 
-def test_a_spare_log_is_not_made_before_it_is_needed(tmp_path):
-    logfile.Late(tmp_path / "x.log")
-    assert not (tmp_path / "x.log").exists()
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "sk-proj-abcdefghijklmnop1234",
-        "sk-ant-api03-AAAA_bbbb-cccc1234",
-        "gsk_abcdefghijklmnop",
-        "xoxb-1234-5678-abcdefgh",
-        "AIzaSyA1234567890abcdefghijklmnopqrstuvw",
-        "123456789:AAHk5x-abcdefghijklmnopqrstuvwxyz_12",
-        "hf_abcdefghijklmnopqrst",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0aa.abcdefghijk",
-        "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe.abcdefghijklmnopqrstuvwxyz1",
-    ],
-)
+@pytest.mark.parametrize("secret", KEYS)
 def test_what_looks_like_a_key_is_struck_out(journald, secret):
     log.event("tool.start", f"curl -H 'X: {secret}'", arguments=f'{{"key":"{secret}"}}')
     log.event("tool.start", "a\n" + secret)
     for entry in journald.entries():
         assert secret not in str(entry)
         assert log.STRUCK in entry["MESSAGE"]
+
+
+def fragments(secret: str, text: str) -> list[str]:
+    """What of a secret stands in a text, six characters at a time."""
+    return [secret[n : n + 6] for n in range(len(secret) - 5) if secret[n : n + 6] in text]
+
+
+PRIVATE = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 40
+EXACT = "Zq7!pass word#9%Kx" * 2 + "tail-of-it"
+AROUND = st.text(alphabet=st.sampled_from(" \nabc,;(") | HOSTILE, max_size=80)
+
+
+@pytest.mark.parametrize("secret", [*KEYS, f"eyJ{'a' * 6000}.{'b' * 3000}.{'c' * 500}", EXACT], ids=lambda secret: secret[:8])
+@given(
+    before=AROUND, after=AROUND, times=st.integers(1, 4), most=st.integers(0, 300), filling=st.sampled_from([0, 40, 100, 900, 5000]), data=st.data()
+)
+def test_wherever_a_text_is_cut_nothing_of_a_key_is_left(secret, before, after, times, most, filling, data):
+    sink = log.Sink()
+    sink.secrets, sink.longest = (re.compile(re.escape(secret)), len(secret)) if secret == EXACT else (None, 0)
+    one = f"{before}{'- ' * data.draw(st.integers(0, filling))} {secret} {after}"
+    text = one * times
+    if data.draw(st.booleans()):  # the cut goes through a key
+        most = max(0, one.index(secret) + data.draw(st.integers(-5, len(secret) + 5)))
+    if data.draw(st.booleans()):  # all that is looked at ends within a key
+        text = "- " * ((most + log._MARGIN + sink.longest) // 2 - data.draw(st.integers(0, len(secret) // 2 + 30))) + f" {secret} {after}"
+    shown = sink.clipped(text, most) if len(text) > most else log._strike(text, sink.secrets)
+    assert not fragments(secret, shown)
+    if len(text) <= most + log._MARGIN:
+        assert shown == (log.cut(log._strike(text, sink.secrets), most) if len(text) > most else log._strike(text, sink.secrets))
+
+
+@pytest.mark.parametrize("secret", [*KEYS, EXACT, PRIVATE], ids=lambda secret: secret[:8])
+def test_nothing_of_a_key_is_left_where_many_before_it_were_struck(secret):
+    log.redact([EXACT])
+    for filling in range(0, 1500, 7):
+        shown = log.clipped("- " * filling + f"{PRIVATE} {secret} " * 30, 200)
+        assert not fragments(secret, shown.replace("-----BEGIN PRIVATE KEY-----", ""))
+    log.redact([])
+
+
+def test_an_entry_has_nothing_of_a_key_that_its_longest_value_would_cut(journald):
+    log.redact([EXACT])
+    for n in range(-40, 5, 3):
+        for secret in (EXACT, KEYS[0]):
+            log.event("tool.start", "- " * 7900 + " " * (200 + n) + secret + " and so on" * 300)
+            (entry,) = journald.entries()
+            assert not fragments(secret, entry["MESSAGE"])
+            assert entry["MESSAGE"].endswith(" more characters)")
+
+
+def test_a_text_that_is_clipped_is_told_with_what_is_left_out(journald):
+    log.redact([EXACT])
+    assert log.clipped("abcdef", 4) == "abcd … (2 more characters)"
+    assert log.clipped("abcd", 4) == "abcd"
+    assert log.clipped("x y " * 1_000_000, 10) == "x y x y x  … (3999990 more characters)"
+    assert log.clipped(f"a {EXACT} b", 12) == f"a {log.STRUCK} … (2 more characters)"
 
 
 def test_a_bearer_is_struck_out_and_its_header_stays(journald):
@@ -279,6 +456,17 @@ def test_a_line_costs_little(journald):
         if n % 100 == 0:
             journald.entries()
     assert (time.process_time() - start) / 20_000 < 100e-6
+
+
+def test_a_huge_text_costs_no_more_than_a_long_one(journald):
+    took = []
+    for size in (20_000, 20_000_000):
+        text = "words and words " * (size // 16)
+        start = time.process_time()
+        for _ in range(200):
+            log.clipped(text, 200)
+        took.append(time.process_time() - start)
+    assert took[1] < 20 * took[0] + 0.1
 
 
 def test_a_debug_line_that_is_not_wanted_costs_nothing(journald):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from bubbles import paths, starter
 from bubbles.bus.dial import Dial
-from bubbles.bus.lock import is_running
+from bubbles.bus.lock import Lock, is_running
+from bubbles.config import file
+from bubbles.errors import Misconfigured, TryAgain
 from bubbles.paths import Home
 
 ROOT = Path(__file__).parents[1]
@@ -77,3 +83,50 @@ def test_a_daemon_with_a_lost_runtime_directory_and_a_caller_without_any_meet(ho
         for path in home.sockets.iterdir():
             path.unlink()
         home.sockets.rmdir()
+
+
+def test_a_daemon_can_be_started_where_a_door_just_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    above = tempfile.mkdtemp()
+    runtime = Path(above) / ("r" * (107 - len("/bubbles-12345678/channel-0123456789abcdef.sock") - len(above) - 1))
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "home"))
+    home = Home.find()
+    home.prepare()
+    assert home.sockets.parent == runtime
+    started = starter.start(home, "agentd", "--until-idle", "0")
+    assert started.process.wait(60) == 0
+    shutil.rmtree(above)
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(paths) == (0, 1)
+
+
+def test_what_is_to_be_typed_is_right_for_a_home_with_a_space_in_its_name(tmp_path: Path) -> None:
+    home = Home(tmp_path / "my $(home)")
+    home.root.mkdir(mode=0o777)
+    home.root.chmod(0o777)
+    with pytest.raises(Misconfigured) as opened:
+        home.prepare()
+    with pytest.raises(TryAgain) as unlocked:
+        Lock(home, "agentd").acquire()
+    with pytest.raises(TryAgain) as unwritten:
+        file.write(home.root / "none" / "config.json", {})
+    with pytest.raises(TryAgain) as unseen:
+        starter.has_clients(home)
+    for caught in (opened, unlocked, unwritten, unseen):
+        assert str(home.root) in " ".join(shlex.split(caught.value.remedy))
+    subprocess.run(opened.value.remedy, shell=True, check=True)
+    home.prepare()
+
+
+def test_a_place_for_other_things_is_no_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place in (tmp_path, tmp_path / "link", Path("/")):
+        before = place.stat().st_mode
+        with pytest.raises(Misconfigured, match="other things"):
+            Home(place).prepare()
+        assert (place.stat().st_mode, list(place.glob("sessions"))) == (before, [])
+    Home(tmp_path / ".bubbles").prepare()

@@ -7,12 +7,13 @@ from functools import cache
 from pathlib import Path
 
 from bubbles import logfile, providers, sandboxes, tools
+from bubbles.agentd.spelling import ALIASES, COMMANDS
 from bubbles.config.agents import Agents
 from bubbles.config.channels import Channels, Platform
 from bubbles.config.providers import Providers
 from bubbles.config.settings import SECTIONS, SESSION_KEYS
 from bubbles.programs import PROGRAMS
-from bubbles.programs.terminal import commands
+from bubbles.programs.terminal.commands import local
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -88,10 +89,17 @@ def test_what_a_session_may_override() -> None:
     assert set(re.findall(r"`([a-z_]+)`", text[1])) == set(SESSION_KEYS)
 
 
-def test_what_can_be_typed_in_the_terminal() -> None:
-    typed = {name.split()[0] for name in names("input")}
-    assert {name for name in typed if name.startswith("/")} == {f"/{name}" for name in commands.COMMANDS}
-    assert {name for name in typed if not name.startswith("/")} == {"exit", "quit"}
+def test_commands() -> None:
+    assert list(dict.fromkeys(name.split()[0] for name in names("command"))) == [f"/{name}" for name in COMMANDS]
+    who = {cells[0].strip("`").split()[0]: cells[1] for cells in table("command")}
+    assert {name for name, whose in who.items() if whose == "everybody"} == {f"/{name}" for name, kind in COMMANDS.items() if kind.everybody}
+    assert all(f"`/{alias}`" in page() for alias in ALIASES)
+
+
+def test_what_the_terminal_keeps_for_itself() -> None:
+    assert names("input") == ["/session NAME", "exit", "quit", "/exit"]
+    assert all(local(name) for name in names("input"))
+    assert not any(local(f"/{name}") for name in COMMANDS)
 
 
 def test_every_setting_that_the_page_names_exists() -> None:
@@ -102,7 +110,7 @@ def test_every_setting_that_the_page_names_exists() -> None:
 def test_it_speaks_of_promises_and_not_of_the_code() -> None:
     text = re.sub(r"```.*?```", "", page(), flags=re.S)
     assert re.findall(r"`[^`]*\(\)`|\b\w+\.py\b|\bv?\d+\.\d+\.\d+\b", text) == []
-    camel = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", text)) - {"OpenAI"}
+    camel = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", text)) - {"OpenAI", "LiteLLM"}
     assert camel == set(), "looks like the name of a class"
 
 

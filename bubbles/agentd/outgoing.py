@@ -9,17 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
+from bubbles import log
 from bubbles.bus.door import Request
 from bubbles.bus.feed import Feed
 from bubbles.kernel.events import UserSpoke
-from bubbles.messages import Outbound, to_dict
+from bubbles.messages import Inbound, Outbound, to_dict
 from bubbles.paths import Home
+from bubbles.sessions.commit import Commit
 from bubbles.spool import Queue
 
 TERMINAL = "cli"
-_REMEMBERED = 1000  # ended messages whose outcome is kept in memory
+_TOLD_MOST = 200  # characters of a message that the log has
+_REMEMBERED, _REMEMBERED_MOST = 1000, 4_000_000  # ended messages whose outcome is kept in memory, and the characters of all
+
+
+def has_queue(spoke: UserSpoke) -> bool:
+    """Whether a reply to these words has a queue. To a terminal it stands in history, and whoever waits is told; of a job likewise."""
+    return spoke.address.channel not in (TERMINAL, "cron")
 
 
 class Waiting:
@@ -28,6 +37,7 @@ class Waiting:
     def __init__(self) -> None:
         self._by_message: dict[str, list[tuple[Request, bool, asyncio.Future[dict[str, Any]]]]] = {}
         self._ended: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._size = 0  # characters of their texts
 
     def __bool__(self) -> bool:
         return bool(self._by_message)
@@ -50,6 +60,16 @@ class Waiting:
             if not entries:
                 self._by_message.pop(message, None)
 
+    def forget(self, message: str) -> None:
+        """How a message ended before counts for nothing: it is taken up again."""
+        if (body := self._ended.pop(message, None)) is not None:
+            self._size -= len(str(body.get("text", "")))
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages whose end is waited for."""
+        return list(self._by_message)
+
     def part(self, messages: list[str], part: dict[str, Any], *, streamed: bool) -> None:
         """Show a part to those who wait for one of `messages`; what is streamed, only to those who asked for it."""
         for message in messages:
@@ -62,9 +82,11 @@ class Waiting:
         return any(stream for message in messages for _, stream, _ in self._by_message.get(message, ()))
 
     def end(self, message: str, body: dict[str, Any]) -> None:
+        self.forget(message)
         self._ended[message] = body
-        while len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
+        self._size += len(str(body.get("text", "")))
+        while len(self._ended) > _REMEMBERED or (self._size > _REMEMBERED_MOST and len(self._ended) > 1):
+            self.forget(next(iter(self._ended)))
         for _, _, done in self._by_message.get(message, ()):
             if not done.done():
                 done.set_result(body)
@@ -73,19 +95,17 @@ class Waiting:
 class Outgoing:
     """The way out of a turn."""
 
-    def __init__(self, home: Home, feed: Feed) -> None:
+    def __init__(self, home: Home, feed: Feed, commit: Commit) -> None:
         self._home = home
+        self._commit = commit
         self._feed = feed
         self._queues: dict[str, Queue] = {}
         self.waiting = Waiting()
 
-    def say(self, id: str, text: str, spoke: UserSpoke, *, session: str, turn: str, origin: str = "reply", sync: bool = True) -> None:
-        """Put a reply where its channel finds it. A second time under the same id changes nothing. Raises TryAgain where the disk is full.
-
-        A terminal has no queue: its reply stands in history, and whoever waits is told at once.
-        """
+    async def say(self, id: str, text: str, spoke: UserSpoke, *, session: str, turn: str, origin: str = "reply") -> None:
+        """Put a reply where its channel finds it, and on the disk. Under an id that is known nothing changes. Raises TryAgain where it is full."""
         address = spoke.address
-        if address.channel in (TERMINAL, "cron"):  # what a job says stands in its session's history
+        if not has_queue(spoke):
             return
         message = Outbound(
             id=id,
@@ -99,15 +119,29 @@ class Outgoing:
             turn=turn,
             origin=origin,
         )
-        self._queue(address.channel).put(id, to_dict(message), sync=sync)
-        self._feed.publish(f"out/{address.channel}", {"id": id})
+        self.send(message, sync=False)
+        await self._commit.sync(partial(self._queue(address.channel).sync, id))
+
+    def notify(self, id: str, text: str, inbound: Inbound) -> None:
+        """Answer a message with words of the program's own, which belong to no turn. Raises TryAgain where the disk is full."""
+        if inbound.channel in (TERMINAL, "cron"):
+            return
+        at, thread, answers = time.time(), inbound.thread, inbound.message
+        self.send(Outbound(id, at, inbound.channel, inbound.chat, text, thread, answers, session=inbound.session, origin="notice"))
 
     def outcome(self, id: str, spoke: UserSpoke, outcome: str, *, session: str, turn: str) -> None:
         """Tell cron what became of the turn that its job woke."""
         chat = spoke.address.chat
         message = Outbound(id=id, at=time.time(), channel="cron", chat=chat, text=outcome, session=session, turn=turn, origin="job", job=spoke.job)
-        self._queue("cron").put(id, to_dict(message), sync=False)
-        self._feed.publish("out/cron", {"id": id})
+        self.send(message, sync=False)
+
+    def send(self, message: Outbound, *, sync: bool = True) -> None:
+        """Put a message where its channel finds it, and ring. Raises TryAgain where the disk is full."""
+        if self._queue(message.channel).put(message.id, to_dict(message), sync=sync):
+            about = {"session": message.session, "turn": message.turn, "channel": message.channel, "origin": message.origin}
+            told = f"{message.channel}:{message.chat} {log.clipped(message.text, _TOLD_MOST)}"
+            log.event("message.out", told, message=message.id, **about)
+        self._feed.publish(f"out/{message.channel}", {"id": message.id})
 
     def show(self, spoken: list[UserSpoke], turn: str, kind: str, body: dict[str, Any], *, streamed: bool = True) -> None:
         """Show progress (`kind`: text, tool, say, retry, turn) to waiting terminals and on the feed."""

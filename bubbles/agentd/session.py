@@ -8,33 +8,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbles import config, log
+from bubbles import config, log, sandboxes
+from bubbles.agentd import ends
 from bubbles.agentd.apology import language_of
-from bubbles.agentd.request import Prefix, Weights
+from bubbles.agentd.request import Past, Prefix
 from bubbles.errors import Misconfigured
 from bubbles.ids import safe
 from bubbles.kernel import context, prompt
-from bubbles.kernel.events import UserSpoke
+from bubbles.kernel.clip import clip
+from bubbles.kernel.events import Heard, UserSpoke
 from bubbles.kernel.turn import Rules, Turn
-from bubbles.messages import Inbound, Media
+from bubbles.messages import Address, Inbound, Media
 from bubbles.paths import Home
-from bubbles.sandboxes import open as open_sandbox
 from bubbles.sandboxes.sandbox import Sandbox
 from bubbles.sessions import skills
-from bubbles.sessions.folder import Folder
+from bubbles.sessions.folder import Folder, Signature
 from bubbles.sessions.history import History, settled
 from bubbles.sessions.lent import lent, together
 from bubbles.tools.tool import Tool
 from bubbles.workspace import Grant, Workspace, WritePolicy
 
 _NOTES = ("SOUL.md", "MEMORY.md")
+_HEARD_S, _HEARD_TOKENS = 6 * 3600.0, 200  # how long overheard words are worth showing, and how much of each
 _PROMPT_MOST = 12_000  # tokens of a system prompt; of a small window a quarter at most
 
 
@@ -47,17 +48,24 @@ class Session:
         self._settings = settings
         self.folder = Folder(key, home.session(key))
         self.folder.prepare()
-        self.history = History(self.folder.history, session=key, name=name or key)
-        self.weights = Weights()
+        self.history = self._opened(name)
+        self.thoughts = False  # whether the model wants earlier thoughts back
+        self._past = Past()
         self.prefix = Prefix(key)
-        self.last_apology_at = float("-inf")
+        self.last_apology_at = _last_failure(self.history)
         self._last_text = ""
         self.window_tokens = 0  # of the model last routed to; 0: not known yet
         self.scale = 1.0  # this model's tokens for one of our estimate, as it last counted them
+        self._counted_by = ""  # the model that did
         self._prompt: dict[bool, str] = {}
+        self._prompt_window = 0  # the window that it was made for
+        self._prompt_tokens: dict[bool, int] = {}
         self._told: dict[str, str] = {}
         self._told_lent = ""
         self._settled: config.Effective | None = None
+        self._config_seen: Signature | None = None
+        self._sandboxes: dict[tuple[Any, ...], Sandbox] = {}
+        self._notes: dict[str, tuple[Signature | None, str]] = {}
         self.effective: config.Effective
         self.refresh()
 
@@ -67,7 +75,11 @@ class Session:
         """Read the session's overrides again. Raises Misconfigured, and keeps the old ones, where they are broken."""
         if not self.history.is_current():
             self.reload()
+        signature = self.folder.signature("config.json")
+        if self._settled is not None and signature == self._config_seen:
+            return
         found = config.session_settings(self._settings, self.folder.overrides(), str(self.folder.config))
+        self._config_seen = signature
         if self._settled is not None and found == self._settled:
             return
         for warning in found.warnings:
@@ -79,15 +91,27 @@ class Session:
         """The history's file is another one than it was, or gone: go on with what is there now. Raises Misconfigured where it cannot be used."""
         log.event("daemon.warning", "the session's directory was replaced; its history is read anew", priority="warning", session=self.key)
         self.folder.prepare()
-        fresh = History(self.folder.history, session=self.key)
+        fresh = self._opened()
         self.history.close()
         self.history = fresh
-        self.weights, self.prefix = Weights(), Prefix(self.key)
+        self._past, self.prefix = Past(), Prefix(self.key)
         self.forget_prompt()
+
+    def _opened(self, name: str = "") -> History:
+        history = History(self.folder.history, session=self.key, name=name or self.key)
+        if history.damaged or history.cut_aside:
+            beside = f"; what followed is kept in {history.cut_aside}" if history.cut_aside else ""
+            what = f"{history.path}: {history.damaged} lines cannot be read{beside}"
+            log.event("daemon.warning", what, priority="error", session=self.key)
+        return history
 
     @property
     def defaults(self) -> Any:
         return self._settings.agents.defaults
+
+    @property
+    def limits(self) -> Any:
+        return self._settings.agents.limits
 
     @property
     def language(self) -> str:
@@ -102,11 +126,13 @@ class Session:
 
     def spoke(self, inbound: Inbound, *, fresh: bool) -> UserSpoke:
         """The words of a message as the model will see them, its media moved into the session's data/."""
-        self.hear(inbound.text)
-        owner = inbound.sender.owner or inbound.channel == "cli" or inbound.origin == "system"  # jobs are the owner's
+        is_end = ends.is_end(inbound)  # of a command in the background, which has the rights of those it was begun for
+        if not is_end:
+            self.hear(inbound.text)
+        owner = inbound.sender.owner or inbound.channel == "cli" or (inbound.origin == "system" and not is_end)  # cron's jobs are the owner's
         header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, owner)
         if inbound.quote:
-            header += f"\n[in answer to: {inbound.quote}]"
+            header += f"\n[in answer to: {prompt.line(inbound.quote)}]"
         if told := self._lent():
             header += f"\n{told}"
         if fresh and (edits := self._edits()):
@@ -119,15 +145,30 @@ class Session:
             message=inbound.message,
             is_group=inbound.is_group,
             owner=owner,
+            mentioned=inbound.mentioned or not inbound.is_group,
             origin=inbound.origin,
             media=tuple(self._moved(m, inbound.channel) for m in inbound.media),
             job=inbound.job,
             at=inbound.at,
         )
 
+    def overhear(self, inbound: Inbound) -> None:
+        """Keep words that were said near the assistant and not to it, for when it is spoken to. The caller syncs the history."""
+        header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, inbound.sender.owner)
+        address = {"channel": inbound.channel, "chat": inbound.chat, "thread": inbound.thread}
+        self.history.overhear(inbound.id, clip(inbound.text, _HEARD_TOKENS), header, inbound.at, address)
+
+    def heard(self, now: float) -> list[Heard]:
+        """The words that were overheard lately and not shown yet."""
+        return [
+            Heard(one["id"], one["text"], one["header"], Address(str(one.get("channel")), str(one.get("chat")), str(one.get("thread"))), one["at"])
+            for one in self.history.heard
+            if one["at"] > now - _HEARD_S
+        ]
+
     def _zone(self, at: float) -> tzinfo | None:
         name = self.effective.timezone
-        return ZoneInfo(name) if name else datetime.fromtimestamp(at).astimezone().tzinfo
+        return ZoneInfo(name) if name else datetime.fromtimestamp(min(at, prompt.LAST)).astimezone().tzinfo
 
     def _moved(self, media: Media, channel: str) -> Media:
         """A file that a channel downloaded, now in data/. What does not lie in that channel's own media stays where it is."""
@@ -135,15 +176,20 @@ class Session:
         if source.parent != self.home.media(channel):
             return media
         target = self.folder.path / "data" / safe(media.name or source.name)
-        if target.exists():
-            target = target.with_name(f"{time.time_ns() // 1_000_000}-{target.name}")
+        other = target.with_name(f"{safe(source.stem)}-{target.name}")  # a channel gives each file that it downloads a name of its own
+        if os.path.lexists(other) or (os.path.lexists(target) and os.path.lexists(source)):
+            target = other
         with contextlib.suppress(FileNotFoundError):  # moved before a crash
             os.replace(source, target)
         return replace(media, path=f"../data/{target.name}")
 
     def notes(self) -> dict[str, str]:
         """SOUL.md and MEMORY.md as they are now."""
-        return {name: self.folder.note(name) for name in _NOTES}
+        for name in _NOTES:
+            signature = self.folder.signature(name)
+            if name not in self._notes or self._notes[name][0] != signature:
+                self._notes[name] = signature, self.folder.note(name)
+        return {name: text for name, (_, text) in self._notes.items()}
 
     def edited(self, before: dict[str, str]) -> None:
         """What changed since `before` was changed by the model itself: it need not be told."""
@@ -173,6 +219,8 @@ class Session:
         defaults = self.defaults
         return Rules(
             max_iterations=defaults.max_tool_iterations,
+            max_system_iterations=self.limits.system_iterations,
+            max_says=self.limits.outbound,
             free=frozenset(name for name, tool in tools.items() if tool.free),
             interjection=defaults.interjection,
             window_tokens=self.window_tokens,
@@ -181,28 +229,50 @@ class Session:
             scale=self.scale,
         )
 
+    def scale_of(self, model: str, scale: float) -> float:
+        """`scale`, if it was this model that counted so; of another one nothing is known yet."""
+        if model != self._counted_by:
+            self.scale = scale = scale if not self._counted_by else 1.0
+            self._counted_by = model
+        return scale
+
     @property
     def base_tokens(self) -> int:
         """The weight of what lies before a turn: the prompt and the history (tools are added by who knows them)."""
-        weights = self.weights.of(self.history)
-        return sum(weights[-self.defaults.memory_window :]) + sum(context.tokens(text) for text in list(self._prompt.values())[:1])
+        return self.past.weight(self.defaults.memory_window) + next(iter(self._prompt_tokens.values()), 0)
+
+    @property
+    def past(self) -> Past:
+        """The history, as the model gets it."""
+        return self._past.of(self.history, thoughts=self.thoughts)
 
     def prompt(self, *, tools: bool) -> str:
-        """The system prompt, the same bytes until `forget_prompt`. Without tools it is a shorter one."""
+        """The system prompt, the same bytes until `forget_prompt` or another window. Without tools, and for a small window, it is a shorter one."""
+        if self._prompt_window != self.window_tokens:
+            self.forget_prompt()
+            self._prompt_window = self.window_tokens
         if tools not in self._prompt:
+            small = tools and 0 < self.window_tokens <= prompt.SMALL_TOKENS
             notes = self._told = self.notes()
             self._prompt[tools] = prompt.system(
-                None,
+                prompt.BASE_SMALL if small else None,
                 self.effective.language,
                 notes["SOUL.md"],
                 notes["MEMORY.md"],
                 skills.index(self.folder.path / "skills"),
-                {"session": self.key, "directory": str(self.folder.path), "sandbox": self.effective.sandbox, **self._granted()},
+                {"session": self.key, "directory": str(self.folder.path), "sandbox": self._held(tools), **self._granted()},
                 tools,
                 self.effective.system_prompt,
                 room_tokens=min(_PROMPT_MOST, self.window_tokens // 4) if self.window_tokens else _PROMPT_MOST,
             )
+            self._prompt_tokens[tools] = context.tokens(self._prompt[tools])
         return self._prompt[tools]
+
+    def _held(self, tools: bool) -> str:
+        """What holds its commands, for the prompt; the network of a turn may change and the prompt may not, so both are in it."""
+        name, network = self.effective.sandbox, self.effective.network
+        both = (sandboxes.narrower(name, network, most) for most in ("host", self._settings.tools.sandbox.unattended_network))
+        return prompt.sandbox(name, *both) if tools else name
 
     def _granted(self) -> dict[str, str]:
         found = ", ".join(f"{grant.path} ({grant.mode})" for grant in self._own_grants())
@@ -211,13 +281,15 @@ class Session:
     def forget_prompt(self) -> None:
         """Build the prompt anew at its next use."""
         self._prompt.clear()
+        self._prompt_tokens.clear()
 
     def close_turn(self, turn: Turn, outcome: str, shown: list[UserSpoke], said: dict[str, int], notice: str, now: float) -> None:
         """Append the turn to history in one piece. Raises OSError where the disk is full; nothing of it stays then."""
         if not self.history.is_current():
             self.reload()
         unshown = turn.request()[len(turn.messages) :] if outcome == "failed:bug" else []  # a bug came before they were: no turn shall meet it again
-        lines = [context.encode(message) for message in settled([*turn.messages, *unshown])]
+        messages = [*turn.messages, *unshown]
+        lines = [context.encode(message) for message in (messages if _is_plain(messages) else settled(messages))]
         end: dict[str, Any] = {
             "turn": turn.id,
             "origin": turn.origin,
@@ -226,6 +298,11 @@ class Session:
             "says": [say.text for say in turn.says],
             "at": now,
         }
+        if turn.limit:
+            end["limit"] = turn.limit
+        waiting = {heard.id for heard in turn.heard}
+        if shown_too := [heard.id for heard in turn.overheard if heard.id not in waiting]:
+            end["heard"] = shown_too
         if notice:
             end["notice"] = notice
         if turn.usage:
@@ -258,23 +335,41 @@ class Session:
         policy = WritePolicy(soul=files.write_soul, skills=files.write_skills, heartbeats=owner_turn)
         return Workspace.open(self.folder.path, grants=self.grants(), write=policy)
 
-    def sandbox(self) -> Sandbox:
-        tools = self._settings.tools
-        return open_sandbox(
-            self.effective.sandbox,
-            self.folder.path,
-            self.home.session_home(self.key),
-            tools.sandbox,
-            self.grants(),
-            path_append=tools.exec.path_append,
-            timezone=self.effective.timezone,
-        )
+    def sandbox(self, *, unattended: bool = False) -> Sandbox:
+        """Where its commands run: the same one as long as the settings and what is lent are the same.
+
+        `unattended`: no person alone with the assistant asked for it, so that the network is at most what the owner allows there.
+        """
+        tools, grants = self._settings.tools, self.grants()
+        network = self.effective.network
+        if unattended:
+            network = sandboxes.narrower(self.effective.sandbox, network, tools.sandbox.unattended_network)
+        made_for = self.effective.sandbox, network, self.effective.timezone, tuple(grants)
+        if made_for not in self._sandboxes:
+            where = self.folder.path, self.home.session_home(self.key)
+            more = {"path_append": tools.exec.path_append, "timezone": self.effective.timezone, "network": network}
+            self._sandboxes = {key: made for key, made in self._sandboxes.items() if key[2:] == made_for[2:]}
+            self._sandboxes[made_for] = sandboxes.open(self.effective.sandbox, *where, tools.sandbox, grants, **more)
+        return self._sandboxes[made_for]
 
     def close(self) -> None:
         self.history.close()
 
 
+def _is_plain(messages: list[dict[str, Any]]) -> bool:
+    """A question and its answer: nothing of it needs settling."""
+    return [message["role"] for message in messages] == ["user", "assistant"] and not messages[1].get("tool_calls")
+
+
+def _last_failure(history: History) -> float:
+    """When a failure was told here last, epoch seconds: a restart is no reason to tell another at once."""
+    told = (end["at"] for end in reversed(history.ended) if end.get("notice") and str(end.get("outcome")).startswith("failed:"))
+    return float(next(told, float("-inf")))
+
+
 def _told(spoke: UserSpoke, said: dict[str, int]) -> dict[str, Any]:
     """A message as an `end` line tells of it; `said`: which of the turn's sayings answers it, the last where it is not told."""
     told = {"id": spoke.id, "channel": spoke.address.channel, "chat": spoke.address.chat, "at": spoke.at, "text": spoke.text}
+    where = {"thread": spoke.address.thread, "message": spoke.message, "is_group": spoke.is_group}
+    told |= {name: value for name, value in where.items() if value}
     return told | ({"said": said[spoke.id]} if spoke.id in said else {})

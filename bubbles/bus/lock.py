@@ -11,7 +11,7 @@ import os
 import time
 
 from bubbles.errors import Misconfigured, TryAgain
-from bubbles.paths import Home
+from bubbles.paths import Home, typed
 
 _PATIENCE_S = 0.1  # a look of `is_running` holds the lock for microseconds; a daemon holds it for good
 
@@ -33,11 +33,11 @@ class Lock:
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         except PermissionError as error:
-            raise Misconfigured(f"no permission for {error.filename}", remedy=f"chmod -R u+rwX {self._home.run}") from error
+            raise Misconfigured(f"no permission for {error.filename}", remedy=f"chmod -R u+rwX {typed(self._home.run)}") from error
         except OSError as error:
             _close(fd)
             path = self._home.lock(self._name)
-            raise TryAgain(f"cannot lock {path}: {error.strerror}", remedy=f"look at: df -h {path.parent}") from error
+            raise TryAgain(f"cannot lock {path}: {error.strerror}", remedy=f"look at: df -h {typed(path.parent)}") from error
         except TryAgain:
             _close(fd)
             raise
@@ -52,7 +52,7 @@ class Lock:
 def is_running(home: Home, name: str) -> int | None:
     """The pid of the daemon `name` of this home; None where there is none. Looks, and changes nothing."""
     try:
-        fd = os.open(home.lock(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(home.lock(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     try:

@@ -116,7 +116,7 @@ def _text(value: Any) -> bytes:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        head = json.loads(text)
+        head = json.loads(text.decode())  # given bytes, it would look for their encoding first
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not a JSON object: {error}") from error
     if not isinstance(head, dict):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bubbles.config import environment, faults, file
+from bubbles.config import credentials, environment, faults, file
 from bubbles.config.section import Key, Section, arrange, dotted, field, fold, nearest, plain, within
 from bubbles.config.settings import SECTIONS, SESSION_KEYS, Effective, Settings, section_class, session_file, session_settings
 from bubbles.config.version import SESSION_VERSION, VERSION, migrate
@@ -42,7 +42,7 @@ Raw = dict[str, Any]
 
 
 def load(home: Home, *sections: str, env: Mapping[str, str] | None = None) -> Settings:
-    """The named sections (all, where none is named) of the home's config.json under the environment; no file means all defaults.
+    """The named sections (all, where none is named) of the home's config.json under the environment and the credentials; no file means all defaults.
 
     A file that others may read is made private and warned of, as is each key that is no setting. Raises Misconfigured, and leaves the file alone.
     """
@@ -85,6 +85,7 @@ def _load(name: str, raw: Any, env: Mapping[str, str], home: Home, unknown: list
         else:
             sources[place] = variable
         warnings += [f"{variable}: {_is_none(key)}; it does nothing" for key in astray]
+    credentials.lay(tree, name, cls, env, sources, warnings)
     return _validated(name, cls, tree[name], home, sources)
 
 

@@ -20,6 +20,17 @@ def _zone(value: str) -> str:
     return value
 
 
+_SIGNED_IN = ("openaicodex", "githubcopilot")  # providers with a login of a person's: asked by explicit choice alone
+
+
+def _stand_in(value: str) -> str:
+    if value.partition("/")[0].lower().replace("_", "").replace("-", "") in _SIGNED_IN:
+        raise ValueError("a model of another provider: one that is signed in to is never asked in another's place")
+    if not value:
+        raise ValueError("a model's name")
+    return value
+
+
 def _provider(value: str) -> str:
     if not value:
         return value
@@ -42,6 +53,8 @@ class Defaults(Section):
 
     model: Name = ""
     provider: Annotated[Name, AfterValidator(_provider)] = ""  # "": found from the model's name
+    # Asked in this order, each time with a word to whoever reads the answer, where the model cannot be reached or its account is empty.
+    fallbacks: list[Annotated[Name, AfterValidator(_stand_in)]] = Field(default_factory=list, max_length=8)
     temperature: StrictFloat = Field(default=0.7, ge=0, le=2)
     max_tokens: StrictInt = Field(default=8192, ge=1, le=1_000_000)  # of one answer; less than context_tokens
     context_tokens: Annotated[StrictInt, AfterValidator(_window)] = 128_000  # of one request; a model's own window may be smaller
@@ -72,7 +85,21 @@ class Defaults(Section):
         return self.concurrency or 32 * (os.cpu_count() or 1)
 
 
+class Limits(Section):
+    """What keeps one session, one turn or one clock from taking everything. What meets a limit waits or is told so; it is never dropped."""
+
+    queued: StrictInt = Field(default=100, ge=1, le=100_000)  # messages of a session that wait to be shown to the model; more wait in their queue
+    outbound: StrictInt = Field(default=64, ge=1, le=10_000)  # messages out of one turn; then it ends, and words that wait open the next
+    system_iterations: StrictInt = Field(default=16, ge=1, le=1000)  # answers of the model in a turn that a clock or a program began
+    # Of a day of agents.defaults.timezone; 0: none. Before each request it is looked at, so those under way may go beyond it by what they cost.
+    tokens_per_day: StrictInt = Field(default=0, ge=0, le=10**12)  # of requests and answers
+    cost_per_day: StrictFloat = Field(default=0, ge=0, le=1_000_000)  # US dollars; what has no known price does not count
+    system_tokens_per_day: StrictInt = Field(default=0, ge=0, le=10**12)  # of turns that no person began; 0: they share the one above
+    system_cost_per_day: StrictFloat = Field(default=0, ge=0, le=1_000_000)  # likewise
+
+
 class Agents(Section):
     """The section `agents`."""
 
     defaults: Defaults = Field(default_factory=Defaults)
+    limits: Limits = Field(default_factory=Limits)

@@ -17,12 +17,15 @@ Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 GroupPolicy = Literal["mention", "open", "allowlist"]  # answers where it is mentioned; to everything; in the groups of group_allow_from
 
 
-def _addresses(value: dict[str, list[str]]) -> dict[str, list[str]]:
-    for text in (text for texts in value.values() for text in texts):
+def _people(value: dict[str, list[str]]) -> dict[str, list[str]]:
+    owners: dict[str, str] = {}
+    for name, text in ((name, text) for name, texts in value.items() for text in texts):
         try:
             Address.parse(text)
         except DataError:
             raise ValueError(f"addresses such as telegram:42; {text!r} is none") from None
+        if owners.setdefault(text, name) != name:
+            raise ValueError(f"one person for each address; {text} is given to {owners[text]} and to {name}")
     return value
 
 
@@ -157,13 +160,11 @@ class WhatsApp(Grouped):
 class Channels(Section):
     """The section `channels`: what holds for all of them, and each platform. The terminal is always on and has no settings."""
 
-    # What these decide is the platforms' alone, and no platform is built yet; the terminal shows everything and names its own session.
+    # What the first two decide is the platforms' alone, and no platform is built yet; the terminal shows everything and names its own session.
     send_progress: Annotated[StrictBool, not_yet("keeping progress from a chat", True)] = True  # text that comes beside tool calls
     send_tool_hints: Annotated[StrictBool, not_yet("keeping tool hints from a chat", True)] = True  # what is called: read_file("…")
-    session_mode: Annotated[Literal["channel", "user", "global"], not_yet("sessions that several chats share", "channel")] = "channel"
-    people: Annotated[dict[str, list[str]], AfterValidator(_addresses), not_yet("people with several addresses", {})] = Field(
-        default_factory=dict
-    )  # {NAME: [telegram:42, feishu:ou_x]}
+    session_mode: Literal["channel", "user", "global"] = "channel"  # a session for each chat, for each person, or one for all
+    people: Annotated[dict[str, list[str]], AfterValidator(_people)] = Field(default_factory=dict)  # {NAME: [telegram:42]}, for mode user
     dingtalk: DingTalk = Field(default_factory=DingTalk)
     discord: Discord = Field(default_factory=Discord)
     email: Email = Field(default_factory=Email)

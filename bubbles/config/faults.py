@@ -22,7 +22,7 @@ _SHAPES = {dict: "an object", list: "a list", str: "text", bool: "true or false"
 def misconfigured(error: ValidationError, at: Key, annotation: Any, where: str, sources: Mapping[Key, str]) -> Misconfigured:
     """The error to raise for `error`, found in a value of `annotation` that stands at `at` in the file `where`.
 
-    `sources` names the environment variable that a key's value came from."""
+    `sources` names the environment variable, or the credential, that a key's value came from."""
     lines, remedy = sentences(error, at, annotation, sources)
     text = f"{where}: {lines[0]}" if len(lines) == 1 else "\n  ".join((f"{where}:", *lines))
     return Misconfigured(text, remedy=f"{remedy} in {where}" if remedy.startswith("set") else remedy)
@@ -39,22 +39,27 @@ def _told(one: Any, at: Key, annotation: Any, sources: Mapping[Key, str]) -> tup
     said = one["ctx"]["error"] if one["type"] == "value_error" else None
     below = said.below if isinstance(said, NotYet) else ()
     key = (*at, *(part for part in one["loc"] if part != "[key]"), *below)
-    found = _field(annotation, one["loc"])
+    found = field_at(annotation, one["loc"])
     section, container = within(found.annotation if isinstance(found, FieldInfo) else found)
     of_a_group = section is not None and container is None and one["type"] == "value_error"  # settings that do not go together
     variable = next((name for place, name in sources.items() if place == key[: len(place)] or (of_a_group and place[: len(key)] == key)), "")
     name = f"{dotted(key)} (from {variable})" if variable else dotted(key)
     if isinstance(said, NotYet):
         others = f", or to one of: {', '.join(said.built)}" if said.built else ""
-        return f"{name}: {said}", f"unset {variable}" if variable else f"set {dotted(key)} to {json.dumps(said.instead)}{others}"
+        return f"{name}: {said}", _without(variable) if variable else f"set {dotted(key)} to {json.dumps(said.instead)}{others}"
     if one["type"] == "missing":
         return f"{name} is missing", ""
+    remedy = getattr(said, "remedy", "")
     if of_a_group:
-        return f"{name}: {said}", ""
-    return f"{name}: found {shown(one['input'], found)}; allowed: {said or allowed(found)}", ""
+        return f"{name}: {said}", remedy
+    return f"{name}: found {shown(one['input'], found)}; allowed: {said or allowed(found)}", remedy
 
 
-def _field(annotation: Any, location: tuple[str | int, ...]) -> Any:
+def _without(source: str) -> str:
+    return f"take {source} away" if " " in source else f"unset {source}"
+
+
+def field_at(annotation: Any, location: tuple[str | int, ...]) -> Any:
     """The FieldInfo, or the annotation, that a location leads to."""
     found: Any = annotation
     for part in location:

@@ -15,32 +15,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bubbles import regular
 from bubbles.errors import Misconfigured, TryAgain
+from bubbles.paths import typed
 
+FAULT = "misconfigured"  # the one key of what a unit is shown in place of a config.json that cannot be used: {"text", "remedy"}
 _MOST = 4 << 20  # bytes; nobody writes that by hand
 _REMEDY = "mend it there, or move the file away and run: bubbles onboard"
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The JSON object in the file, {} where there is no file. Raises Misconfigured naming line and column where it is none."""
+    """The JSON object in the file, {} where there is no file. Raises Misconfigured naming line and column where it is none,
+    and where it says itself that the file which it stands for could not be used."""
     try:
-        with open(path, "rb", opener=_open) as file:
-            data = file.read(_MOST + 1)
+        data = regular.read(path, _MOST)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Misconfigured(f"cannot read {path}: {error.strerror}", remedy=f"chown $USER {path}; chmod 600 {path}") from error
-    if len(data) > _MOST:
-        raise Misconfigured(f"{path} is larger than {_MOST >> 20} MiB", remedy="keep settings in it and nothing else")
-    return parse(data, str(path))
-
-
-def _open(path: str, flags: int) -> int:
-    fd = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe in its place must not hang a daemon's start
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file")
-    return fd
+        if error.errno == errno.EFBIG:
+            raise Misconfigured(f"{path} is larger than {_MOST >> 20} MiB", remedy="keep settings in it and nothing else") from error
+        raise Misconfigured(f"cannot read {path}: {error.strerror}", remedy=f"chown $USER {typed(path)}; chmod 600 {typed(path)}") from error
+    found = parse(data, str(path))
+    if isinstance(fault := found.get(FAULT), dict):
+        raise Misconfigured(str(fault.get("text")), remedy=str(fault.get("remedy", "")))
+    return found
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -124,7 +122,8 @@ def replace(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise TryAgain(f"cannot write {target}: {error.strerror}", remedy=f"look at: df -h {target.parent}; ls -ld {target.parent}") from error
+        parent = typed(target.parent)
+        raise TryAgain(f"cannot write {target}: {error.strerror}", remedy=f"look at: df -h {parent}; ls -ld {parent}") from error
 
 
 def sync_directory(path: Path) -> None:

@@ -6,9 +6,9 @@ there, and a test holds the two equal.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from bubbles.config.section import ApiKey, Headers, NotYet, PathText, Promised, Secret, Section, Url, fold
 
@@ -22,10 +22,37 @@ class Provider(Promised):
     headers: Headers = Field(default_factory=dict)  # sent with each request; as secret as a key
 
 
+_Dollars = Annotated[StrictFloat | None, Field(ge=0, le=1_000_000)]
+
+
+class Prices(Section):
+    """US dollars per million tokens; null: as the list says, or else not known. Cached and cache_write: else what other input costs."""
+
+    input: _Dollars = None
+    output: _Dollars = None
+    cached: _Dollars = None
+    cache_write: _Dollars = None
+
+
+class Traits(Section):
+    """What nobody else says about one of a provider's models, or says wrongly, and the owner knows. What is not set here is as it is known."""
+
+    tools: StrictBool = True  # it can call tools
+    vision: StrictBool = False  # it sees images
+    context_tokens: StrictInt = Field(default=0, ge=0, le=10_000_000)  # its window; 0: not known
+    output_tokens: StrictInt = Field(default=0, ge=0, le=10_000_000)  # of one answer at most; 0: not known
+    reasoning: Literal["drop", "keep", "require"] = "drop"  # what becomes of earlier reasoning in a request
+    cache: StrictBool = False  # it keeps the beginning of a request for the next one
+    prices: Prices = Field(default_factory=Prices)
+
+
 class Keyed(Provider):
     """A provider that knows its customers by a key."""
 
+    not_built = ""
+
     api_key: ApiKey = Secret("")
+    models: dict[str, Traits] = Field(default_factory=dict)  # by the provider's own names
 
 
 class Anthropic(Keyed):
@@ -80,20 +107,8 @@ class VolcEngine(Keyed):
     """VolcEngine, a gateway."""
 
 
-class Traits(Section):
-    """What the endpoint cannot say about one of its models, and the owner can."""
-
-    tools: StrictBool = True  # it can call tools
-    context_tokens: StrictInt = Field(default=0, ge=0, le=10_000_000)  # its window; 0: not known
-    reasoning: Literal["drop", "keep", "require"] = "drop"  # what becomes of earlier reasoning in a request
-
-
 class SelfHosted(Keyed):
     """An endpoint of the owner's own that speaks OpenAI's chat protocol; the key is optional."""
-
-    not_built = ""
-
-    models: dict[str, Traits] = Field(default_factory=dict)  # by the endpoint's own names
 
 
 class Custom(SelfHosted):

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from bubbles.config import environment, faults
 from bubbles.config.section import Key, Section, arrange, dotted, field, fold, nearest, secrets
 from bubbles.config.version import SESSION_MIGRATIONS, SESSION_VERSION, migrate
+from bubbles.errors import Misconfigured
 from bubbles.paths import Home
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ SESSION_KEYS = {
     "language": ("agents", "defaults", "language"),
     "timezone": ("agents", "defaults", "timezone"),
     "sandbox": ("tools", "sandbox", "backend"),
+    "network": ("tools", "sandbox", "network"),
     "workspaces": ("tools", "workspaces"),
 }
 
@@ -89,6 +91,7 @@ class Effective:
     language: str
     timezone: str
     sandbox: str
+    network: str
     workspaces: tuple[Grant, ...]
     warnings: tuple[str, ...] = ()
 
@@ -108,7 +111,15 @@ def session_settings(settings: Settings, raw: Mapping[str, Any], where: str = "t
         elif key != "version":
             unknown.append((key,))
     values["workspaces"] = tuple(values["workspaces"])
+    _check_together(values, where)
     return Effective(**values, warnings=tuple(f"{where}: {_is_none(key)}; it does nothing" for key in unknown))
+
+
+def _check_together(values: Mapping[str, Any], where: str) -> None:
+    from bubbles.config.tools import unkept  # its section is loaded by now
+
+    if why := unkept(values["sandbox"], values["network"]):
+        raise Misconfigured(f"{where}: network: {why}", remedy=f'set sandbox to "bwrap", or network to "host", in {where}')
 
 
 def session_file(raw: Mapping[str, Any], where: str = "the session's config.json") -> dict[str, Any]:

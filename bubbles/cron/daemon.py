@@ -83,3 +83,7 @@ def _asked(ops: Ops, wake: Callable[[], object]) -> Op:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The daemon, with its options alone: its page is that of `bubbles cron`."""
     daemon.main("cron", serve, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,7 @@ from bubbles.paths import Home
 from bubbles.spool import Queue
 from bubbles.spool.disk import Disk
 
+_TOLD_MOST = 200  # characters of a message that the log has
 _PAUSE_S = 30.0  # before what the disk refused is tried again
 
 
@@ -88,7 +89,7 @@ class Service:
         )
         # Synced: the file that is saved next says that it was sent, and must not be the one to outlast a power cut.
         if self._sent.put(id, to_dict(message)):
-            log.event("job.due", f"{job.title}: {job.message[:200]}", job=job.id, message=id)
+            log.event("job.due", f"{job.title}: {log.clipped(job.message, _TOLD_MOST)}", message=id, **_about(job))
         return job if job.fired == id else replace(job, fired=id, fired_at=self.now(), last="begun", why="")
 
     def withdraw(self, job: Job) -> None:
@@ -107,7 +108,7 @@ class Service:
             return
         id = f"cron-{job.id}-{int(job.next)}"
         if self._would_overtake(job, id):
-            log.event("job.due", f"{job.title} is skipped: its last message still waits", job=job.id, message=job.fired)
+            log.event("job.due", f"{job.title} is skipped: its last message still waits", message=job.fired, **_about(job))
             self.jobs.change(advanced(job, now))
             return
         self.jobs.change(advanced(self.send(job, id), now))
@@ -145,3 +146,8 @@ class Service:
             return None
         last, _, why = told.text.partition(":")
         return replace(job, last=last, why=why)
+
+
+def _about(job: Job) -> dict[str, str]:
+    """What the log knows a job by."""
+    return {"job": job.id, "session": job.session and safe(job.session), "channel": "cron"}

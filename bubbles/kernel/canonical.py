@@ -21,6 +21,8 @@ EMPTY = "(empty)"
 NOT_JSON = "not_a_json_object"
 _KEPT = 500  # characters of arguments that are no JSON object
 
+ID_MOST = 40  # characters of a call's id: OpenAI takes no more
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COUNTED = re.compile(r"[a-z_-]*\d{0,4}")  # call_0, exec-12
 _RANDOM_LEAST = 9  # characters
@@ -36,6 +38,33 @@ def text_of(content: Any) -> str:
     return ""
 
 
+def words_of(given: Any) -> Any:
+    """The content of a user's message: a text, or where there are pictures in it a list of parts, `{"type":"text"|"image_url",…}`, a text first."""
+    pictures = [part for part in given if _is_picture(part)] if isinstance(given, list) else []
+    text = content(given)
+    return [{"type": "text", "text": text}, *map(_picture, pictures)] if pictures else text
+
+
+def _is_picture(part: Any) -> bool:
+    image = part.get("image_url") if isinstance(part, dict) and part.get("type") == "image_url" else None
+    return isinstance(image, dict) and isinstance(image.get("url"), str) and _PICTURE.fullmatch(image["url"]) is not None
+
+
+def _picture(part: Any) -> Any:
+    return {"type": "image_url", "image_url": {"url": part["image_url"]["url"]}}
+
+
+def behind(first: Any, second: Any) -> Any:
+    """Two contents of a user's, the second as a further paragraph of the first."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(given: Any) -> list[Any]:
+    return [{"type": "text", "text": given}] if isinstance(given, str) else given
+
+
 def _part(part: Any) -> str:
     text = part.get("text") if isinstance(part, dict) else part
     return text if isinstance(text, str) else ""
@@ -48,12 +77,13 @@ def content(text: Any) -> str:
 
 
 def call_name(name: Any) -> str:
-    """The name of a call.
+    """The name of a call. Gemini wants none that begins with a digit or a dash.
 
-    >>> call_name("functions.exec")
-    'functions_exec'
+    >>> call_name("functions.exec"), call_name("0day")
+    ('functions_exec', '_0day')
     """
-    return _safe(name) or "unknown"
+    found = _safe(name) or "unknown"
+    return found if found[0].isalpha() or found[0] == "_" else f"_{found}"[:64]
 
 
 def call_id(id: Any, otherwise: str, taken: Collection[str]) -> str:
@@ -62,11 +92,11 @@ def call_id(id: Any, otherwise: str, taken: Collection[str]) -> str:
     >>> call_id("call_0", "c1", {"call_0"})
     'call_0_2'
     """
-    wanted = _safe(id) or otherwise
+    wanted = (_safe(id) or otherwise)[:ID_MOST]
     found, n = wanted, 1
     while found in taken:
         n += 1
-        found = f"{wanted[:56]}_{n}"
+        found = f"{wanted[: ID_MOST - 4]}_{n}"
     return found
 
 
@@ -79,9 +109,9 @@ def rare_id(id: Any, otherwise: str, turn: str) -> str:
     ('call_0-657fbe', 'D681PevKs')
     """
     wanted = _safe(id) or otherwise
-    if wanted == id and len(wanted) >= _RANDOM_LEAST and not _COUNTED.fullmatch(wanted):
+    if wanted == id and _RANDOM_LEAST <= len(wanted) <= ID_MOST and not _COUNTED.fullmatch(wanted):
         return wanted
-    return f"{wanted[:48]}-{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+    return f"{wanted[: ID_MOST - 7]}-{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def _safe(name: Any) -> str:

@@ -2,7 +2,7 @@
 
 A canonical message has the shape of OpenAI's chat interface; it is the only form in history and on the way to modeld:
 
-    {"role":"user","content":str}
+    {"role":"user","content":str}   in a request to a model that sees also [{"type":"text","text":str},{"type":"image_url","image_url":{"url":str}},…]
     {"role":"assistant","content":str,"tool_calls":[{"id","type":"function","function":{"name","arguments"}}]?,"reasoning_content":str?}
     {"role":"tool","tool_call_id":str,"content":str}
 
@@ -84,8 +84,10 @@ class Request:
                 while waiting and waiting[-1].get("role") == "tool":
                     results.append(waiting.pop())
                 self._assistant(message, results)
-            elif message.get("role") in ("user", "system"):  # anything else is nobody's words, or a result of no call
-                self._words(message["role"], canonical.text_of(message.get("content")))
+            elif message.get("role") == "user":
+                self._user(canonical.words_of(message.get("content")))
+            elif message.get("role") == "system":  # anything else is nobody's words, or a result of no call
+                self._system(canonical.text_of(message.get("content")))
         return self
 
     def ended(self) -> list[Message]:
@@ -94,21 +96,23 @@ class Request:
             return [*self.messages, canonical.user(GO_ON)]
         return self.messages
 
-    def _words(self, role: str, text: str) -> None:
-        if role == "system" and self.shape.system and all(message["role"] == "system" for message in self.messages):
-            self._put("system", text) if text.strip() else None
-        elif role == "user" or text.strip():
-            self._user(canonical.content(text))
+    def _system(self, text: str) -> None:
+        if not text.strip():
+            return
+        if self.shape.system and all(message["role"] == "system" for message in self.messages):
+            self._put("system", text)
+        else:
+            self._user(text)
 
-    def _user(self, text: str) -> None:
+    def _user(self, text: Any) -> None:
         if self.shape.after_tool == "assistant_only" and self._last() == "tool":
             self.messages.append(canonical.assistant(SEEN, (), self._reasoning(None)))
         self._put("user", text)
 
-    def _put(self, role: str, text: str) -> None:
+    def _put(self, role: str, text: Any) -> None:
         """A message of its own, or a further paragraph of the last one where that has the same role."""
         if self._last() == role:
-            self.messages[-1] = {"role": role, "content": f"{self.messages[-1]['content']}\n\n{text}"}
+            self.messages[-1] = {"role": role, "content": canonical.behind(self.messages[-1]["content"], text)}
         else:
             self.messages.append({"role": role, "content": text})
 

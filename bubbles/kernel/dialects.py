@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from bubbles.kernel.canonical import parsed
+from bubbles.kernel.canonical import ID_MOST, parsed
 
 DIALECTS = ("openai", "anthropic", "strict")
 
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}\Z")
 _KEYS = {
     "system": {"role", "content"},
     "user": {"role", "content"},
@@ -45,11 +46,13 @@ def _message(message: Any) -> Iterator[str]:
     role = message["role"]
     if extra := message.keys() - _KEYS[role]:
         yield f"unknown keys {sorted(map(str, extra))}"
-    if not isinstance(message.get("content"), str):
+    if role == "user" and isinstance(message.get("content"), list):
+        yield from _content(message["content"])
+    elif not isinstance(message.get("content"), str):
         yield "content is not text"
     elif not message["content"].strip() and not (role == "assistant" and message.get("tool_calls") and not message["content"]):
         yield "content is blank"
-    if role == "tool" and not _is_name(message.get("tool_call_id")):
+    if role == "tool" and not _is_id(message.get("tool_call_id")):
         yield "tool_call_id is not a short name"
     if "tool_calls" in message:
         yield from _tool_calls(message["tool_calls"])
@@ -59,8 +62,27 @@ def _message(message: Any) -> Iterator[str]:
         yield "a NUL or a lone surrogate"
 
 
+def _content(parts: list[Any]) -> Iterator[str]:
+    """Texts and pictures; without a picture it is no list."""
+    kinds = {part.get("type") for part in parts if isinstance(part, dict)}
+    if not {"text", "image_url"} <= kinds:
+        yield "content is a list without a text, or without a picture"
+    for part in parts:
+        match part:
+            case {"type": "text", "text": str(text)} if text.strip() and not _UNFIT.search(text):
+                pass
+            case {"type": "image_url", "image_url": {"url": str(url)}} if _PICTURE.match(url):
+                pass
+            case _:
+                yield "a part of a content is neither a text nor a picture"
+
+
 def _is_name(name: Any) -> bool:
     return isinstance(name, str) and bool(_NAME.match(name))
+
+
+def _is_id(id: Any) -> bool:
+    return _is_name(id) and len(id) <= ID_MOST
 
 
 def _tool_calls(calls: Any) -> Iterator[str]:
@@ -75,7 +97,7 @@ def _tool_call(call: Any) -> Iterator[str]:
     if not isinstance(call, dict) or call.keys() != {"id", "type", "function"} or call["type"] != "function":
         yield "a call is not {id, type, function}"
         return
-    if not _is_name(call["id"]):
+    if not _is_id(call["id"]):
         yield "a call's id is not a short name"
     function = call["function"]
     if not isinstance(function, dict) or function.keys() != {"name", "arguments"}:

@@ -45,6 +45,7 @@ class UserSpoke:
     message: str = ""
     is_group: bool = False
     owner: bool = True
+    mentioned: bool = True  # said to the assistant; not so in a group where it listens to everything
     origin: str = "user"
     media: tuple[Media, ...] = ()
     job: str = ""
@@ -71,7 +72,7 @@ class ModelAsked:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
-    """What came back. Text beside calls is progress, text without calls is a reply."""
+    """What came back. Text beside calls is progress, text without calls is a reply. `aside` is for people alone: which other model it was."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -80,6 +81,7 @@ class ModelAnswered:
     model: str = ""
     provider: str = ""
     stop: str = ""
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,10 @@ def read_header(line: bytes) -> Header:
 def to_line(event: Event, at: float) -> bytes:
     """One line of a journal, ending in "}\\n"; `at` is when it was written (epoch seconds). Fields that hold their default are left out."""
     body: dict[str, Any] = {"event": type(event).__name__, "written": at}
-    for item in fields(event):
-        value = getattr(event, item.name)
-        if value != _default(item):
-            body[item.name] = _plain(value)
+    for name, default in _DEFAULTS[type(event)]:
+        value = getattr(event, name)
+        if value != default:
+            body[name] = _plain(value)
     return messages.to_line(body)
 
 
@@ -239,7 +241,13 @@ def _default(item: Any) -> Any:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
+# By kind: each field and its default, for lines are written all the time.
+_DEFAULTS: dict[type, list[tuple[str, Any]]] = {cls: [(item.name, _default(item)) for item in fields(cls)] for cls in KINDS.values()}
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, str | float):
+        return value
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return asdict(value) if isinstance(value, Call | Address | Media) else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from bubbles.kernel.canonical import Message, dump, parsed
+from bubbles.kernel.canonical import Message, dump, parsed, text_of
 from bubbles.kernel.clip import clip
 from bubbles.kernel.weight import MESSAGE_TOKENS, tokens
 
@@ -102,7 +102,7 @@ def _due(weights: list[int], budget_tokens: int) -> int:
 
 def _cut(message: Message, most: int) -> Message:
     """The message with its words cut so that it weighs at most `most`, where its words are what weighs."""
-    return message | {"content": clip(message["content"], max(most - MESSAGE_TOKENS, 1))}
+    return message | {"content": clip(text_of(message["content"]), max(most - MESSAGE_TOKENS, 1))}
 
 
 def split(messages: Sequence[Message], keep_tokens: int) -> int:

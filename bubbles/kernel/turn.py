@@ -54,6 +54,8 @@ class Rules:
     """What may differ from turn to turn. `base_tokens` is the weight of all that lies before the turn: prompt, tool schemas, history."""
 
     max_iterations: int = 40
+    max_system_iterations: int = 16  # of a turn in which no person has spoken
+    max_says: int = 64  # then words that wait open a turn of their own
     free: frozenset[str] = frozenset()  # tools without side effects: these may run side by side
     silent: str = "stay_silent"
     interjection: str = "join"  # or "preempt"
@@ -86,6 +88,7 @@ class Turn:
         self.spoken: list[UserSpoke] = []
         self.waiting: list[UserSpoke] = []  # spoken, and not yet shown to the model
         self.heard: list[Heard] = []  # heard, and not yet shown
+        self.overheard: list[Heard] = []  # all that was heard
         self.unreplied: list[UserSpoke] = []  # shown since the last saying
         self.says: list[Say] = []
         self.outcome = ""
@@ -95,13 +98,16 @@ class Turn:
         self.iterations = 0  # answers of the model
         self.preempts = 0
         self.compactions = 0
+        self.too_longs = 0  # requests that a provider found too long
         self.resumed_in_a_row = 0
         self.base_tokens = rules.base_tokens  # estimated, like all weights here
         self.scale = rules.scale
+        self.image_tokens = 0  # of the images in its requests, as they are counted, and not by our estimate
         self._ask = ""  # the id of the last request
         self._unanswered = False  # it has neither answer nor failure
         self._thinking = False  # and this very process waits for it
         self._empties = 0
+        self._asides: dict[str, None] = {}  # of answers since the last saying
         self._said = 0
         self._calls: dict[str, Call] = {}  # of the last answer, from the first whose result is not in `messages`
         self._results: dict[str, str] = {}  # of those, what is known already
@@ -128,7 +134,7 @@ class Turn:
             return self._next_call()
         if not self.messages and not self.waiting:
             return Close("silent")
-        if self.iterations >= self.rules.max_iterations:
+        if self.iterations >= self.steps:
             return Close("limit")
         if self._too_long or self._is_full():
             return Compact(self._too_long or "window")
@@ -142,6 +148,25 @@ class Turn:
         return shown + new + nudge
 
     @property
+    def steps(self) -> int:
+        """How many answers of the model the turn may take."""
+        return self.rules.max_iterations if self.origin == "user" else min(self.rules.max_iterations, self.rules.max_system_iterations)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a person spoke to the assistant in it, and waits."""
+        return any(word.origin == "user" and word.mentioned for word in self.spoken)
+
+    @property
+    def unsaid(self) -> list[Say]:
+        """What was to be said and is not on its way yet."""
+        return self.says[self._said :]
+
+    def knows(self, id: str) -> bool:
+        """Whether the words of this id, spoken or heard, are in the turn."""
+        return id in self._words
+
+    @property
     def preempt(self) -> bool:
         """Whether the request in flight should be cancelled for words that wait: cancel it and apply ModelFailed("preempted")."""
         wanted = self.rules.interjection == "preempt" and self.preempts < self.rules.max_preempts
@@ -150,7 +175,7 @@ class Turn:
     @property
     def to(self) -> tuple[UserSpoke, ...]:
         """Where a reply, or the notice of a failure, goes now: the last words per address that have none yet."""
-        return tuple({word.address: word for word in self.unreplied}.values())
+        return last_of_each_address(self.unreplied)
 
     def _next_call(self) -> Action:
         running = [call for id, call in self._calls.items() if id in self._started and id not in self._results]
@@ -177,8 +202,13 @@ class Turn:
         budget = self.rules.budget_tokens
         if not budget or self._fresh or self.compactions >= self.rules.max_compactions or self._asks_again():
             return False
+        return self.request_tokens > budget
+
+    @property
+    def request_tokens(self) -> int:
+        """About what the next request weighs, as its model counts: all that lies before the turn, the turn, and the words that wait."""
         new = sum(self._new[word.id][1] for word in self._unshown())
-        return (self.base_tokens + self._weight + new) * self.scale > budget
+        return int((self.base_tokens + self._weight + new) * self.scale) + self.image_tokens
 
     def _unshown(self) -> list[UserSpoke | Heard]:
         return [*self.heard, *self.waiting]
@@ -227,13 +257,14 @@ class Turn:
         if event.origin == "user":
             self.origin = "user"
         self._answer(self._idle(), SKIPPED)
-        if self.outcome == "replied":
+        if self.outcome == "replied" and not self._is_talked_out:
             self.outcome = ""
 
     def _overheard(self, event: Heard) -> None:
         if event.id not in self._words:
             self._take_note(event)
             self.heard.append(event)
+            self.overheard.append(event)
 
     def _take_note(self, word: UserSpoke | Heard) -> None:
         message = words(word)
@@ -267,6 +298,7 @@ class Turn:
         self.iterations += 1
         self._tried = self._fresh = False
         self._count(event.usage)
+        self._asides |= {event.aside: None} if event.aside else {}
         text = canonical.text_of(event.text).lstrip("\r\n").rstrip()
         calls = self._admit(event.calls)
         if not text and not calls:
@@ -284,9 +316,13 @@ class Turn:
         """Add up what the provider counted; "input" is the whole request, cached or not, and shows how far off our estimates are."""
         for kind, count in usage.items():
             self.usage[kind] = self.usage.get(kind, 0) + count
+        if self.base_tokens and usage.get("input", 0) > self.image_tokens:
+            self.counted(usage["input"])
+
+    def counted(self, tokens: int) -> None:
+        """The provider counted so many tokens in the last request: what is added to it is weighed by that measure."""
         estimated = self.base_tokens + self._weight
-        if self.base_tokens and usage.get("input", 0) > 0:
-            self.scale = min(max(usage["input"] / estimated, 0.8), 4.0)
+        self.scale = min(max((tokens - self.image_tokens) / max(estimated, 1), 0.8), 4.0)
 
     def _heard_back(self) -> bool:
         """Whether what comes from the model is awaited; it is not after a Stopped."""
@@ -307,9 +343,22 @@ class Turn:
         return admitted
 
     def _reply(self, text: str) -> None:
-        self.says.append(Say(len(self.says), text, self.to))
+        self.says.append(Say(len(self.says), "\n\n".join([text, *self._asides]), self.to))
+        self._asides = {}
         self.unreplied = []
-        self.outcome = "" if self.waiting else "replied"
+        self.outcome = "" if self.waiting and not self._is_talked_out else "replied"
+        self.iterations = 0 if not self.outcome else self.iterations  # the steps are those of one answer
+
+    @property
+    def _is_talked_out(self) -> bool:
+        return len(self.says) >= self.rules.max_says
+
+    @property
+    def limit(self) -> str:
+        """Which limit ended the turn: "steps", "outbound", or ""."""
+        if self.outcome == "replied" and self._is_talked_out:
+            return "outbound"
+        return "steps" if not self.outcome and self.iterations >= self.steps else ""
 
     def _empty(self) -> None:
         """No words and no calls: ask once more, saying so; the second time it is a failure. Words that wait are answer enough."""
@@ -322,6 +371,7 @@ class Turn:
     def _failed(self, event: ModelFailed) -> None:
         if not self._heard_back():
             return
+        self.too_longs += event.category == "context_too_long"
         if event.category == "preempted":
             self.preempts += 1
         elif event.category == "context_too_long" and not self._tried and self.compactions < self.rules.max_compactions:
@@ -433,6 +483,11 @@ class Turn:
         return context.tokens(messages)
 
 
+def last_of_each_address(spoken: Iterable[UserSpoke]) -> tuple[UserSpoke, ...]:
+    """The last words of each address: there an answer goes, once."""
+    return tuple({word.address: word for word in spoken}.values())
+
+
 def words(word: UserSpoke | Heard) -> Message:
     """The canonical message of words: header, text (no line of which passes for a header), a line for each file that came with them."""
     files = word.media if isinstance(word, UserSpoke) else ()
@@ -441,4 +496,4 @@ def words(word: UserSpoke | Heard) -> Message:
 
 
 def _file(file: Media) -> str:
-    return f"[file: {', '.join(filter(None, (file.path, file.type)))}, {file.size} bytes]"
+    return f"[file: {', '.join(filter(None, (prompt.line(file.path), prompt.line(file.type))))}, {file.size} bytes]"

@@ -21,6 +21,7 @@ from typing import Any
 from bubbles.kernel.canonical import dump
 
 MESSAGE_TOKENS = 4  # a role and its delimiters
+IMAGE_TOKENS = 1200  # a picture: between 260 and 1600 at most providers, by its size
 CALL_TOKENS = 12  # an id, the frame around a name and arguments
 
 _ASCII = (
@@ -80,9 +81,18 @@ def _sum(kinds: Sequence[tuple[re.Pattern[str], float]], text: str) -> float:
 
 def _message(message: dict[str, Any]) -> int:
     calls = message.get("tool_calls") or ()
-    parts = [message.get("content"), message.get("reasoning_content"), *(part for call in calls for part in _call(call))]
+    words, images = _words(message.get("content"))
+    parts = [words, message.get("reasoning_content"), *(part for call in calls for part in _call(call))]
     text = " ".join(part if isinstance(part, str) else dump(part) for part in parts if part)
-    return MESSAGE_TOKENS + CALL_TOKENS * len(calls) + ceil(_text(text))
+    return MESSAGE_TOKENS + CALL_TOKENS * len(calls) + ceil(_text(text)) + IMAGE_TOKENS * images
+
+
+def _words(content: Any) -> tuple[Any, int]:
+    """Of a content what is text, and how many pictures are in it."""
+    if not isinstance(content, list):
+        return content, 0
+    images = sum(isinstance(part, dict) and part.get("type") == "image_url" for part in content)
+    return [part for part in content if not (isinstance(part, dict) and part.get("type") == "image_url")] if images else content, images
 
 
 def _call(call: Any) -> Sequence[Any]:

@@ -8,7 +8,7 @@ Input:
 Output:
   the reply; tool calls and notices go to standard error
 Exit codes:
-  0    a reply came; or the interactive terminal was left
+  0    a reply came, or a command (/help names them) was answered; or the interactive terminal was left
   1    no answer came: standard error says why
   65   more than 1 MB: put it in a file, and ask about the file
   69   a daemon cannot be reached
@@ -33,6 +33,7 @@ from typing import Any
 import click
 
 from bubbles.errors import Usage
+from bubbles.kernel.clean import clean
 from bubbles.paths import Home
 from bubbles.programs.page import named, program
 from bubbles.programs.terminal.conversation import DEFAULT_SESSION, Conversation, present
@@ -69,7 +70,7 @@ def _once(talk: Conversation, text: str, here: Path | None, logs: bool, debug: b
 
             stack.enter_context(granted(talk, here))
         if debug:
-            print(talk.call("session.prompt", {"session": talk.key})["text"], file=sys.stderr)
+            print(clean(talk.call("session.prompt", {"session": talk.key})["text"]), file=sys.stderr)
         if logs:
             stack.enter_context(_log(talk, debug, lambda line: print(line, file=sys.stderr)))
         return ask(talk, text, live=sys.stdout.isatty())

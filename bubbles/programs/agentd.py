@@ -32,6 +32,7 @@ from bubbles.agentd.ops import Ops
 from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
 from bubbles.daemon import main as run
+from bubbles.sandboxes import probe
 
 _DESCRIPTORS = 65_536
 _LOOK_S = 0.05  # with --once, between two looks whether all is done
@@ -45,12 +46,22 @@ def _more_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _refusal(daemon: Daemon, settings: config.Settings) -> str:
+    """What to add to the status where the sandbox of the settings cannot be had: its commands are refused then, and never run elsewhere."""
+    if settings.tools.sandbox.backend != "bwrap" or (verdict := probe.verdict(daemon.home, settings.tools.sandbox)).ok:
+        return ""
+    log.event("daemon.warning", f"commands are refused, because no jail can be made: {verdict.why}; try: {verdict.remedy}", priority="error")
+    return "; commands are refused, because no jail can be made: bubbles sandbox probe"
+
+
 async def serve(daemon: Daemon) -> None:
     """Live until the daemon is told to stop; with `--once`, until nothing is left to do now."""
     settings = config.load(daemon.home, "agents", "channels", "gateway", "tools")
     log.redact(settings.secrets())
     for warning in settings.warnings:
         log.event("daemon.warning", warning, priority="warning")
+    if (to := settings.gateway.alerts) and not daemon.home.outbound(to.partition(":")[0]).is_dir():
+        log.event("daemon.warning", f"gateway.alerts: no channel here has ever served {to}; until one does, see the log", priority="warning")
     _more_descriptors()
     agent = Agent(daemon.home, settings)
     door = Door("agentd", daemon.home, Ops(agent).table, on_ring=agent.intake.ring)
@@ -66,7 +77,11 @@ async def serve(daemon: Daemon) -> None:
         daemon.busy = lambda: agent.busy or door.answering > 0
         daemon.on_tick.append(agent.intake.ring)
         daemon.on_tick.append(agent.tidy)
-        daemon.ready("waiting for messages")
+        daemon.on_tick.append(agent.end_the_gone)
+        daemon.on_tick.append(agent.books.write)
+        daemon.on_tick.append(agent.alerts.look)
+        agent.alerts.look()
+        daemon.ready("waiting for messages" + _refusal(daemon, settings))
         await daemon.stopping.wait()
     finally:
         if taking is not None:

@@ -11,7 +11,7 @@ Input:
 Output:
   the reply as plain text, and nothing else
 Exit codes:
-  0    a reply came
+  0    a reply came, or a command such as /status was answered
   1    no answer came: standard error says why
   65   more than 1 MB: put it in a file, and ask about the file
   69   a daemon cannot be reached

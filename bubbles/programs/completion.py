@@ -31,7 +31,7 @@ from bubbles.programs.page import program
 
 @dataclass(frozen=True)
 class Words:
-    """What may follow a program's name, and by `verbs` what may follow each verb of its own."""
+    """What may follow a program's name, and by `verbs` what may follow each verb of its own: options, and words that its argument is one of."""
 
     name: str
     summary: str
@@ -59,13 +59,18 @@ def words() -> list[Words]:
 def _words(name: str, dotted: str, summary: str) -> Words:
     command = importlib.import_module(dotted).main
     if isinstance(command, click.Command):
-        chosen = [p.type for p in command.params if isinstance(p, click.Argument) and isinstance(p.type, click.Choice)]
-        choices: dict[str, list[str]] = {str(choice): [] for kind in chosen for choice in kind.choices}
-        return Words(name, summary, _options(command), choices | {verb: _options(each) for verb, each in getattr(command, "commands", {}).items()})
+        choices: dict[str, list[str]] = {choice: [] for choice in _choices(command)}
+        verbs = {verb: [*_options(each), *_choices(each)] for verb, each in getattr(command, "commands", {}).items()}
+        return Words(name, summary, _options(command), choices | verbs)
     page = io.StringIO()
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
         command(["--help"])
     return Words(name, summary, sorted(set(re.findall(r"--[a-z][a-z-]+", page.getvalue()))))
+
+
+def _choices(command: click.Command) -> list[str]:
+    chosen = [p.type for p in command.params if isinstance(p, click.Argument) and isinstance(p.type, click.Choice)]
+    return [str(choice) for kind in chosen for choice in kind.choices]
 
 
 def _options(command: click.Command) -> list[str]:
@@ -137,7 +142,9 @@ def fish(programs: list[Words]) -> str:
         after = f"complete -c bubbles -n '__fish_seen_subcommand_from {w.name}"
         lines += [f"{after}' -f -a '{' '.join(w.verbs)}'"] if w.verbs else []
         lines += [f"{after}' -f -s s -l session -a '{sessions}'" if o == "--session" else f"{after}' -l {o[2:]}" for o in w.options]
-        lines += [f"{after}; and __fish_seen_subcommand_from {verb}' -l {o[2:]}" for verb, options in w.verbs.items() for o in options]
+        for verb, words in w.verbs.items():
+            behind = f"{after}; and __fish_seen_subcommand_from {verb}'"
+            lines += [f"{behind} -l {word[2:]}" if word.startswith("--") else f"{behind} -f -a {word}" for word in words]
         lines += [f"{after}' -f -a '{sessions}'"] if w.name == "history" else []
     return "\n".join(lines) + "\n"
 

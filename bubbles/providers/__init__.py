@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bubbles.providers.provider import Provider
 
 DIRECT, GATEWAY, SELF_HOSTED, OAUTH, EMBEDDED = "direct", "gateway", "self-hosted", "oauth", "embedded"
-_CUSTOM, _EMBEDDED = "bubbles.providers.custom:Custom", "bubbles.providers.embedded:Embedded"
+_CUSTOM, _EMBEDDED, _LITE = "bubbles.providers.custom:Custom", "bubbles.providers.embedded:Embedded", "bubbles.providers.lite:Lite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,23 @@ class Entry:
     implementation: str | None = None
     keywords: tuple[str, ...] = ()
     base_url: str = ""  # where the owner gives none
+    litellm: str = ""  # what LiteLLM calls it, where that is not `name`
 
 
 _ENTRIES = (
-    Entry("anthropic", "Anthropic", DIRECT, "Anthropic", None, ("claude", "anthropic")),
-    Entry("openai", "OpenAI", DIRECT, "OpenAI", None, ("gpt", "chatgpt", "openai", "o1", "o3", "o4")),
-    Entry("gemini", "Google Gemini", DIRECT, "Gemini", None, ("gemini",)),
-    Entry("deepseek", "DeepSeek", DIRECT, "DeepSeek", None, ("deepseek",)),
-    Entry("groq", "Groq", DIRECT, "Groq", None, ("groq",)),
-    Entry("moonshot", "Moonshot", DIRECT, "Moonshot", None, ("kimi", "moonshot")),
-    Entry("minimax", "Minimax", DIRECT, "MiniMax", None, ("minimax", "abab")),
-    Entry("zhipu", "Zhipu", DIRECT, "Zhipu", None, ("glm", "zhipu")),
-    Entry("dashscope", "Dashscope", DIRECT, "DashScope", None, ("qwen", "qwq", "dashscope")),
-    Entry("openrouter", "OpenRouter", GATEWAY, "OpenRouter", None, ("openrouter",)),
-    Entry("aihubmix", "AiHubMix", GATEWAY, "AiHubMix", None, ("aihubmix",)),
-    Entry("siliconflow", "SiliconFlow", GATEWAY, "SiliconFlow", None, ("siliconflow",)),
-    Entry("volcengine", "VolcEngine", GATEWAY, "VolcEngine", None, ("doubao", "volcengine")),
+    Entry("anthropic", "Anthropic", DIRECT, "Anthropic", _LITE, ("claude", "anthropic"), "https://api.anthropic.com"),
+    Entry("openai", "OpenAI", DIRECT, "OpenAI", _LITE, ("gpt", "chatgpt", "openai", "o1", "o3", "o4"), "https://api.openai.com/v1"),
+    Entry("gemini", "Google Gemini", DIRECT, "Gemini", _LITE, ("gemini",), "https://generativelanguage.googleapis.com/v1beta"),
+    Entry("deepseek", "DeepSeek", DIRECT, "DeepSeek", _LITE, ("deepseek",), "https://api.deepseek.com"),
+    Entry("groq", "Groq", DIRECT, "Groq", _LITE, ("groq",), "https://api.groq.com/openai/v1"),
+    Entry("moonshot", "Moonshot", DIRECT, "Moonshot", _LITE, ("kimi", "moonshot"), "https://api.moonshot.ai/v1"),
+    Entry("minimax", "Minimax", DIRECT, "MiniMax", _LITE, ("minimax", "abab"), "https://api.minimax.io/v1"),
+    Entry("zhipu", "Zhipu", DIRECT, "Zhipu", _LITE, ("glm", "zhipu"), "https://open.bigmodel.cn/api/paas/v4", "zai"),
+    Entry("dashscope", "Dashscope", DIRECT, "DashScope", _LITE, ("qwen", "qwq", "dashscope"), "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+    Entry("openrouter", "OpenRouter", GATEWAY, "OpenRouter", _LITE, ("openrouter",), "https://openrouter.ai/api/v1"),
+    Entry("aihubmix", "AiHubMix", GATEWAY, "AiHubMix", _LITE, ("aihubmix",), "https://aihubmix.com/v1"),
+    Entry("siliconflow", "SiliconFlow", GATEWAY, "SiliconFlow", _LITE, ("siliconflow",), "https://api.siliconflow.cn/v1", "custom_openai"),
+    Entry("volcengine", "VolcEngine", GATEWAY, "VolcEngine", _LITE, ("doubao", "volcengine"), "https://ark.cn-beijing.volces.com/api/v3"),
     Entry("custom", "Custom", SELF_HOSTED, "Custom", _CUSTOM),
     Entry("ollama", "Ollama", SELF_HOSTED, "Ollama", _CUSTOM, ("ollama",), "http://127.0.0.1:11434/v1"),
     Entry("vllm", "vLLM", SELF_HOSTED, "Vllm", _CUSTOM, ("vllm",), "http://127.0.0.1:8000/v1"),

@@ -123,5 +123,8 @@ def _usage(usage: Any) -> dict[str, int]:
         return {}
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("prompt_cache_hit_tokens")  # the latter: DeepSeek
+    written = (details.get("cache_creation_tokens") if isinstance(details, dict) else 0) or usage.get("cache_creation_input_tokens")
+    said = usage.get("completion_tokens_details")
     counts = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens"), "cached": cached or 0}
+    counts |= {"cache_write": written or None, "reasoning": (said.get("reasoning_tokens") if isinstance(said, dict) else None) or None}
     return {name: int(count) for name, count in counts.items() if isinstance(count, int | float) and count >= 0}

@@ -6,25 +6,38 @@ import json
 from collections.abc import Iterable
 
 from bubbles.kernel import context
+from bubbles.providers.prefix import Messages
 from bubbles.providers.provider import Ask, Capabilities
 
 _REASONING = b'"reasoning_content":'  # inside a text it would stand with a backslash before its second quote
 _CALLS = b'"tool_calls":'
 _ASSISTANT, _TOOL, _USER = b'{"role":"assistant"', b'{"role":"tool"', b'{"role":"user"'  # a canonical message begins with its role
 
+MARKS = (_REASONING, _CALLS, _TOOL)
+
 
 def body(ask: Ask, can: Capabilities, *, streamed: bool) -> bytes:
-    """The JSON body of a chat completion. The messages, which may be megabytes, are copied once."""
-    parts = list(shaped(ask.messages, can)) or [b""]
-    parts[0] = b'{"model":' + json.dumps(ask.model, ensure_ascii=False).encode() + b',"messages":[' + parts[0]
+    """The JSON body of a chat completion. The messages, which may be megabytes, are copied once; where that may be, none of them is touched."""
+    shape = context.Shape(tools=can["tools"], reasoning=can["reasoning"], after_tool=can["after_tool"])
+    head = b'{"model":' + json.dumps(ask.model, ensure_ascii=False).encode() + b',"messages":['
     end = [b"]"]
     if ask.tools and can["tools"]:
         end.append(b',"tools":' + ask.tools)
     end.append(f',"temperature":{json.dumps(ask.temperature)},"max_tokens":{_most(ask, can)}'.encode())
     if streamed:
         end.append(b',"stream":true,"stream_options":{"include_usage":true}')
-    parts[-1] = b"".join([parts[-1], *end, b"}"])
-    return b",".join(parts)
+    end.append(b"}")
+    if _stands(ask, shape) and isinstance(ask.messages, Messages):
+        return ask.messages.within(head, b"".join(end))
+    return b"".join([head, b",".join(shaped(list(ask.messages), can)), *end])
+
+
+def _stands(ask: Ask, shape: context.Shape) -> bool:
+    """Whether it is known that there is nothing in any message that the model would not take."""
+    if ask.marks is None or shape.after_tool != "user_ok" or (not shape.tools and ask.marks & {_CALLS, _TOOL}):
+        return False
+    unwanted = {"drop": _REASONING, "require": _CALLS}.get(shape.reasoning)  # of calls without their reasoning the messages themselves tell
+    return unwanted not in ask.marks
 
 
 def shaped(messages: list[bytes], can: Capabilities) -> Iterable[bytes]:

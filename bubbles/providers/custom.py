@@ -1,38 +1,39 @@
 """Any endpoint that speaks OpenAI's chat protocol, by plain HTTP: custom addresses, Ollama, vLLM.
 
-It does not know retries: one `ask` is one request, and neither it nor aiohttp makes another. Redirects are not followed,
+It does not know retries: one `ask` is one request. Redirects are not followed,
 so that a key goes to no host but the one that was configured.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from ipaddress import ip_address
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
-
-import aiohttp
+from urllib.parse import unquote, urlsplit
 
 from bubbles import __version__, log
 from bubbles.errors import Misconfigured, ModelDown, ModelError, Rejected
 from bubbles.paths import Home
-from bubbles.providers import Entry, revealed
+from bubbles.providers import Entry, catalogue, revealed
+from bubbles.providers.address import is_here
 from bubbles.providers.answer import Draft
 from bubbles.providers.body import body
 from bubbles.providers.failure import from_response, no_json
-from bubbles.providers.provider import Answer, Ask, Capabilities
+from bubbles.providers.origin import Exchange, Origin
+from bubbles.providers.provider import Answer, Ask, Capabilities, able
 from bubbles.providers.sse import Events
+from bubbles.providers.traits import UNKNOWN
 
 _ANSWER_MOST = 32 << 20  # bytes of one answer
 _STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its silences
 _LEARN_S = 5.0
 _REST_S = 0.1
-_IDLE_S = 4.0  # a connection is used again for so long; many servers close theirs after five
-_BLANK = Capabilities(tools=True, window_tokens=0, reasoning="drop", after_tool="user_ok")
 
 
 class Custom:
@@ -45,12 +46,12 @@ class Custom:
         self._url = base_url.rstrip("/")
         self._models = models or {}
         self._headers = {"User-Agent": f"bubbles/{__version__}", "Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        if authorization := f"Bearer {api_key}" if api_key else _basic(base_url):
+            self._headers["Authorization"] = authorization
         self._headers |= dict(headers or {})
         self._windows: dict[str, int] | None = None  # what the endpoint says; None: not asked yet
         self._streams = True
-        self._session: aiohttp.ClientSession | None = None
+        self._origin: Origin | None = None
 
     @classmethod
     def open(cls, entry: Entry, section: Any, home: Home) -> Custom:
@@ -62,13 +63,8 @@ class Custom:
         return cls(entry.name, url, api_key=revealed(section.api_key), headers=headers, models=section.models)
 
     def capabilities(self, model: str) -> Capabilities:
-        traits = self._models.get(model)
-        window = (self._windows or {}).get(model, 0)
-        if traits is None:
-            return Capabilities(**{**_BLANK, "window_tokens": window})
-        return Capabilities(
-            tools=traits.tools, window_tokens=traits.context_tokens or window, reasoning=traits.reasoning, after_tool=_BLANK["after_tool"]
-        )
+        found = catalogue.with_own(UNKNOWN, self._models.get(model))
+        return able(replace(found, window_tokens=found.window_tokens or (self._windows or {}).get(model, 0)))
 
     async def ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
         """One request: streamed if `on_text` is given and the endpoint can, whole otherwise.
@@ -78,9 +74,8 @@ class Custom:
         streamed = on_text is not None and self._streams
         data = body(ask, self.capabilities(ask.model), streamed=streamed)
         total_s = ask.timeout_s * (_STREAM_S if streamed else 1)
-        timeout = aiohttp.ClientTimeout(total=total_s, connect=ask.timeout_s, sock_read=ask.timeout_s)
         try:
-            async with self._request("POST", "/chat/completions", data, timeout) as response:
+            async with self._request("POST", "/chat/completions", data, ask.timeout_s, total_s) as response:
                 if streamed and "json" not in response.content_type and response.content_type != "text/html":
                     return await _streamed(response, Draft(ask.id), on_text or _nobody)
                 return _whole(await _read(response), response.headers, Draft(ask.id), on_text or _nobody)
@@ -98,7 +93,7 @@ class Custom:
 
     async def models(self) -> list[str]:
         """The models that the endpoint lists, and those that the owner gave traits."""
-        async with self._request("GET", "/models", None, aiohttp.ClientTimeout(total=_LEARN_S)) as response:
+        async with self._request("GET", "/models", b"", _LEARN_S, _LEARN_S) as response:
             data = await _read(response)
         try:
             listed = [item for item in json.loads(data)["data"] if isinstance(item.get("id"), str)]
@@ -112,36 +107,37 @@ class Custom:
         return {"base_url": f"{parts.scheme}://{self._where}{parts.path}"}
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._origin is not None:
+            await self._origin.close()
+            self._origin = None
 
     @asynccontextmanager
-    async def _request(self, method: str, path: str, data: bytes | None, timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _request(self, method: str, path: str, data: bytes, silence_s: float, total_s: float) -> AsyncIterator[Exchange]:
         """A response of status 200. Whatever goes wrong, until the block ends, is a ModelError."""
         try:
-            async with self._http().request(
-                method, self._url + path, data=data, headers=self._headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                if response.headers.get("Server") == "llama.cpp":  # it closes after a stream without saying so; the next request would run into that
+            where = urlsplit(self._url).path + path
+            exchange = self._server().request(method, where, self._headers, data, silence_s=silence_s, total_s=total_s)
+        except ValueError as error:
+            raise Rejected(_said(error), remedy=f"look at providers.{self.name}") from error
+        try:
+            async with exchange as response:
+                if response.headers.get("server") == "llama.cpp":  # it closes after a stream without saying so; the next request would run into that
                     self._headers["Connection"] = "close"
                 if response.status != 200:
-                    raise from_response(response.status, await _read(response), _lower(response.headers), time.time())
+                    raise from_response(response.status, await _read(response), response.headers, time.time())
                 yield response
         except TimeoutError as error:
-            raise ModelDown(f"no answer from {self._where} in {timeout.sock_read or timeout.total:g} s") from error
-        except (aiohttp.InvalidURL, aiohttp.ClientConnectorCertificateError) as error:
+            raise ModelDown(f"no answer from {self._where} in {silence_s:g} s") from error
+        except ssl.SSLCertVerificationError as error:
             raise Rejected(f"{self._where}: {_said(error)}", remedy=f"look at providers.{self.name}.base_url") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise ModelDown(f"{self._where}: {_said(error)}") from error
 
-    def _http(self) -> aiohttp.ClientSession:
-        """The session, made when it is first needed. A proxy of the environment is used, but never for this machine's own addresses."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S), trust_env=not _is_here(self._url)
-            )
-        return self._session
+    def _server(self) -> Origin:
+        """Who is asked. A proxy of the environment is used, but never for this machine. Raises ValueError where that is no address."""
+        if self._origin is None:
+            self._origin = Origin(self._url, proxied=not is_here(self._url))
+        return self._origin
 
     @property
     def _where(self) -> str:
@@ -149,18 +145,17 @@ class Custom:
         return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
-async def _streamed(response: aiohttp.ClientResponse, draft: Draft, on_text: Callable[[str], None]) -> Answer:
+async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], None]) -> Answer:
     """The answer of an event stream. One that ends before it says why it ends was cut."""
     events, size, done = Events(), 0, False
-    async for block in response.content.iter_any():
+    while not done and (block := await response.block()):
         size += len(block)
         if size > _ANSWER_MOST:
             raise _too_large()
         for event in events.feed(block):
             done = _event(event, draft, on_text) or done
-        if done:
-            await _rest(response)
-            break
+    if done:
+        await _rest(response)
     else:
         for event in events.end():
             done = _event(event, draft, on_text) or done
@@ -169,11 +164,13 @@ async def _streamed(response: aiohttp.ClientResponse, draft: Draft, on_text: Cal
     return draft.finish()
 
 
-async def _rest(response: aiohttp.ClientResponse) -> None:
+async def _rest(response: Exchange) -> None:
     """What follows the last event is nothing, but only a connection that was read to its end is used again."""
-    with suppress(TimeoutError):
+    if response.ended:
+        return
+    with suppress(OSError):
         async with asyncio.timeout(_REST_S):
-            await response.content.read(_ANSWER_MOST)
+            await _read(response)
 
 
 def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
@@ -181,7 +178,7 @@ def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
     if event == b"[DONE]":
         return True
     try:
-        chunk = json.loads(event)
+        chunk = json.loads(event.decode())
     except (ValueError, RecursionError):
         raise ModelDown("the stream was cut, or is none of chunks") from None
     if text := draft.feed(chunk):
@@ -193,16 +190,16 @@ def _whole(data: bytes, headers: Mapping[str, str], draft: Draft, on_text: Calla
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError):
-        raise no_json(data, _lower(headers)) from None
+        raise no_json(data, headers) from None
     answer = draft.whole(parsed)
     if answer.text:
         on_text(answer.text)
     return answer
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: Exchange) -> bytes:
     data = bytearray()
-    async for block in response.content.iter_any():
+    while block := await response.block():
         data += block
         if len(data) > _ANSWER_MOST:
             raise _too_large()
@@ -222,20 +219,16 @@ def _window(item: dict[str, Any]) -> int:
     return 0
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _basic(url: str) -> str:
+    """What a name and a password in an address are to be sent as."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return ""
+    return "Basic " + base64.b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode()
 
 
 def _said(error: Exception) -> str:
-    return log.struck(str(error) or type(error).__name__)
+    return log.struck(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
 def _nobody(text: str) -> None:

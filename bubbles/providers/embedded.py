@@ -61,7 +61,9 @@ class Embedded:
             self._look()
         found = self._traits or gguf.Traits()
         window = min(self._context_tokens, found.window_tokens or self._context_tokens)
-        return Capabilities(tools=found.tools, window_tokens=window, reasoning="drop", after_tool="user_ok")
+        return Capabilities(
+            tools=found.tools, vision=False, cache=True, window_tokens=window, output_tokens=0, reasoning="drop", after_tool="user_ok"
+        )
 
     async def ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
         """One request to the child, which is started first where none is running. Raises Rejected where there is no model file."""
@@ -77,7 +79,7 @@ class Embedded:
     async def _ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
         child = await self._running()
         most = max(1, self.capabilities(ask.model)["window_tokens"] // _ANSWER_SHARE)
-        asked = Ask(ask.id, self._name, ask.messages, ask.tools, ask.temperature, min(ask.max_tokens, most), ask.timeout_s)
+        asked = replace(ask, model=self._name, max_tokens=min(ask.max_tokens, most))
         try:
             return replace(await child.endpoint.ask(asked, on_text), model=self._name)
         except ModelDown:

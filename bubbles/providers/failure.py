@@ -1,4 +1,4 @@
-"""What went wrong, in the five kinds that matter: from an HTTP answer, or from an error object in a stream. Pure.
+"""What went wrong, in the five kinds that matter: from an HTTP answer, or from an error object in a stream.
 
 It does not know which provider spoke: endpoints that speak OpenAI's protocol word their errors each in its own way, and
 gateways pass on the words of others.
@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bubbles import log
 from bubbles.errors import ContextTooLong, ModelDown, ModelError, NotAuthorized, RateLimited, Rejected
 from bubbles.providers.retry import retry_after_s
 
 _TEXT_MOST = 400  # characters of a provider's words that an error carries
-_BUSY = {408, 409, 425, 529}  # below 500 or beside it, and still worth another try
+_BUSY = {408, 409, 425, 498, 529}  # below 500 or beside it, and still worth another try
 _TOO_LONG = re.compile(
     r"context[_ ](length|window|size)[_ ]?(exceeded|error)|context_window_exceeded|exceed_context_size"
     r"|maximum (context|model|prompt) length|max_(model|seq)_len"  # OpenAI, vLLM, DeepSeek, OpenRouter, xAI; SiliconFlow
@@ -23,10 +24,14 @@ _TOO_LONG = re.compile(
     r"|exceeded? (max|maximum|model) (context|token)|context (window|length) exceeds"  # Ollama, Moonshot, Minimax
     r"|exceeds? (the )?context (limit|length|window)|greater than the context length"  # Anthropic, Ollama, LM Studio
     r"|(prompt|input) (is )?too long|prompt exceeds max length"  # Anthropic, Bedrock, vLLM; Zhipu
+    r"|input length \d+ exceeds the maximum length|exceed max message tokens"  # VolcEngine
     r"|input length should be|reduce the length of the (messages|prompt)"  # Dashscope; Groq
     r"|inputs.{0,3} tokens \+|length of prompt_tokens|token count.{0,40}exceeds the limit"  # TGI, SiliconFlow, Copilot
 )
+_POOR = re.compile(r"credit balance is too low")  # Anthropic, which has no code for it
+_NO_KEY = re.compile(r"api key not valid")  # Gemini, with status 400
 _NO_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "insufficient_balance", "arrearage", "account_deactivated", "1113"}
+_NO_MONEY |= {"exceeded_current_quota_error"}  # Moonshot
 _FILTERED = {"content_filter", "content_policy_violation", "data_inspection_failed", "datainspectionfailed", "responsibleaipolicyviolation", "1301"}
 _LOOK_AT_URL = "look at the provider's base_url: it usually ends in /v1"
 
@@ -82,13 +87,13 @@ def _of_status(status: int, words: str, codes: str, after_s: float, *, json: boo
     lowered, found = f"{codes} {words}".lower(), set(codes.split())
     if status != 429 and (status == 413 or _TOO_LONG.search(lowered)):
         return ContextTooLong(said)
-    if status == 402 or found & _NO_MONEY:
-        return NotAuthorized(said, remedy="look at your account with the provider: it has no credit, or has reached its limit")
+    if status == 402 or found & _NO_MONEY or _POOR.search(lowered):
+        return NotAuthorized(said, remedy="look at your account with the provider: it has no credit, or has reached its limit", no_credit=True)
     if status == 429 or found & {"rate_limit_exceeded", "rate_limit_error", "resource_exhausted"}:
         return RateLimited(said, retry_after_s=after_s)
     if found & _FILTERED or (status == 403 and ("moderation" in lowered or "flagged" in lowered)):
         return Rejected(said, remedy="the provider's content policy refused it: say it otherwise")
-    if status in (401, 403) or found & {"invalid_api_key", "authentication_error", "permission_error"}:
+    if status in (401, 403) or _NO_KEY.search(lowered) or found & {"invalid_api_key", "authentication_error", "permission_error"}:
         return NotAuthorized(said, remedy="look at the provider's api_key, and whether it may use this model")
     if status in _BUSY or status >= 500 or (not status and "invalid_request_error" not in found):
         return ModelDown(said, retry_after_s=after_s)
@@ -98,8 +103,7 @@ def _of_status(status: int, words: str, codes: str, after_s: float, *, json: boo
 
 
 def _said(status: int, words: str) -> str:
-    words = " ".join(words.split())
-    words = words if len(words) <= _TEXT_MOST else words[:_TEXT_MOST] + "…"
+    words = log.clipped(" ".join(words.split()), _TEXT_MOST)  # some repeat the key that they refuse
     return f"HTTP {status}: {words}" if status else words
 
 

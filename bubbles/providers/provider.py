@@ -6,36 +6,62 @@ package only; what comes in and goes out is canonical.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 
 class Capabilities(TypedDict):
-    """What a model can do. `window_tokens` 0: not known; `reasoning` and `after_tool` as in bubbles.kernel.context.Shape."""
+    """What a model can do. 0 tokens: not known; `reasoning` and `after_tool` as in bubbles.kernel.context.Shape.
+
+    `output_tokens`: of one answer at most; `vision`: it sees images; `cache`: the provider keeps the beginning of a request for the next.
+    """
 
     tools: bool
+    vision: bool
+    cache: bool
     window_tokens: int
+    output_tokens: int
     reasoning: str
     after_tool: str
 
 
+def able(traits: Any) -> Capabilities:
+    """What a model can do of which bubbles.providers.catalogue tells such traits."""
+    return Capabilities(
+        tools=traits.tools,
+        vision=traits.vision,
+        cache=traits.cache,
+        window_tokens=traits.window_tokens,
+        output_tokens=traits.output_tokens,
+        reasoning=traits.reasoning,
+        after_tool="user_ok",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question. `messages` are canonical JSON objects as bytes, `tools` a JSON array or b"" for none."""
+    """One question. `messages` are canonical JSON objects as bytes, `tools` a JSON array or b"" for none.
+
+    `marks`: which of bubbles.providers.body.MARKS the messages hold, where that is known already.
+    """
 
     id: str
     model: str
-    messages: list[bytes]
+    messages: Sequence[bytes]
     tools: bytes = b""
     temperature: float = 0.7
     max_tokens: int = 8192
     timeout_s: float = 120.0
+    marks: frozenset[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model said. `calls` are {"id", "name", "arguments": JSON text as given}; `usage` counts tokens: input, output, cached."""
+    """What the model said. `calls` are {"id", "name", "arguments": JSON text as given}; `usage` counts tokens.
+
+    `input` (`cached` and `cache_write` of them) and `output` (`reasoning` of them); what is missing is none, or was not told.
+    """
 
     text: str
     calls: tuple[dict[str, str], ...] = ()

@@ -1,8 +1,12 @@
-"""Which provider answers for a model's name, and why: readable from the name and the configuration alone. Pure."""
+"""Which provider answers for a model's name, and why: readable from the name and the configuration alone. Pure.
+
+Where two providers have an equal claim to a name, neither gets it: whose it is decides where a conversation goes, and who is paid.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -25,14 +29,17 @@ def route(settings: Any, model: str = "", provider: str = "") -> Route:
 
     The first that applies: (1) the provider that is named; (2) the model is listed in `models` of custom, Ollama or vLLM, or is
     the embedded one's file; (3) `NAME/…` in front of the model; (4) a keyword in the model's name, of a provider that is set up;
-    (5) the first one set up that takes any model: a gateway, custom, Ollama, vLLM; where no model is named, custom or the
-    embedded one. A provider that needs a login is found by (1) alone.
+    (5) the one that is set up and takes any model: a gateway, custom, Ollama, vLLM; where no model is named, custom or the
+    embedded one. Of several by (2), (4) or (5) none is taken: that is an error, which names them. A provider that needs a login is
+    found by (1) alone. A model of agents.defaults.fallbacks is found by its own name: agents.defaults.provider is whom it stands in for.
     """
     defaults = settings.agents.defaults
-    model, provider = model or defaults.model, provider or defaults.provider
-    if provider:
-        entry = find(provider)
-        return _to(entry, _model(entry, settings, _without_prefix(entry, model)), f"the provider {entry.name} is named in the settings")
+    model = model or defaults.model
+    stands_in = model in defaults.fallbacks and model != defaults.model
+    if named := provider or ("" if stands_in else defaults.provider):
+        entry = find(named)
+        why = f"the provider {entry.name} is named" if provider else f"agents.defaults.provider is {entry.name}"
+        return _to(entry, _model(entry, settings, _without_prefix(entry, model)), why)
     found = _by_list(settings, model) or _by_prefix(settings, model) or _by_keyword(settings, model) or _by_default(settings, model)
     if found is None:
         where = f"no provider that is set up answers for the model {model!r}" if model else "no model is set up"
@@ -41,13 +48,15 @@ def route(settings: Any, model: str = "", provider: str = "") -> Route:
 
 
 def is_set_up(entry: Entry, settings: Any) -> bool:
-    """Whether the owner has given a provider what it needs: a key, an address, a file."""
+    """Whether the owner has given a provider what it needs: a key (or the headers that hold it), an address, a file."""
     section = getattr(settings.providers, entry.name)
     if entry.category == EMBEDDED:
         return bool(section.model_path)
     if entry.category == SELF_HOSTED:
         return bool(section.base_url or (entry.base_url and section.models))
-    return bool(revealed(getattr(section, "api_key", "")))
+    if entry.category == OAUTH:
+        return False  # by a login, of which the configuration knows nothing
+    return bool(revealed(section.api_key) or section.headers)  # a header may hold the key
 
 
 def _to(entry: Entry, model: str, why: str) -> Route:
@@ -68,34 +77,61 @@ def _model(entry: Entry, settings: Any, model: str) -> str:
 
 def _without_prefix(entry: Entry, model: str) -> str:
     prefix, slash, rest = model.partition("/")
-    return rest if slash and rest and prefix.lower() == entry.name else model
+    return _named(entry, rest) if slash and rest and _fold(prefix) == _fold(entry.name) else model
 
 
-def _by_prefix(settings: Any, model: str) -> Route | None:
-    prefix, slash, rest = model.partition("/")
-    entry = REGISTRY.get(prefix.lower())
-    if not slash or not rest or entry is None:
-        return None
-    if entry.category == OAUTH:
-        raise Misconfigured(f"{entry.title} is used only where it is chosen by name", remedy=f"set agents.defaults.provider to {entry.name}")
-    why = f'the model\'s name begins with "{entry.name}/"'
-    if entry.category in (SELF_HOSTED, EMBEDDED) or is_set_up(entry, settings):
-        return _to(entry, _model(entry, settings, rest), why)
-    # `anthropic/claude-…` is also how gateways and many self-hosted servers spell the model of another vendor.
-    for other in _takers(settings):
-        return _to(other, model, f"{why}, but {entry.name} has no key; {other.name} is set up and takes any model")
-    return _to(entry, rest, why)
+def _fold(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _named(entry: Entry, rest: str) -> str:
+    """The provider's own name for what follows `NAME/`. OpenRouter's names are all VENDOR/MODEL: of `openrouter/auto` it is itself the vendor."""
+    return f"{entry.name}/{rest}" if entry.name == "openrouter" and "/" not in rest else rest
+
+
+def _one(model: str, claims: Sequence[tuple[Entry, str]], why: str) -> Entry | None:
+    """The one provider that claims a name, each with how the name is written so that it is meant. Raises Misconfigured where there are more."""
+    if len(claims) < 2:
+        return claims[0][0] if claims else None
+    names, spelled = _either([entry.name for entry, _ in claims]), _either([written for _, written in claims])
+    raise Misconfigured(f"the model {model!r} may be that of {names}: {why}", remedy=f"write {spelled}, or set agents.defaults.provider")
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _by_list(settings: Any, model: str) -> Route | None:
     """A name that the configuration itself spells out."""
-    for entry in (each for each in REGISTRY.values() if each.category == SELF_HOSTED):
-        if model and model in getattr(settings.providers, entry.name).models:
-            return _to(entry, model, f"the model is listed in providers.{entry.name}.models")
+    if not model:
+        return None
+    listed = [each for each in REGISTRY.values() if each.category == SELF_HOSTED and model in getattr(settings.providers, each.name).models]
+    claims = [(entry, f"{entry.name}/{model}") for entry in listed]
     file = settings.providers.embedded.model_path
     if file and model.lower() in (EMBEDDED, PurePath(file).stem.lower()):
-        return _to(REGISTRY[EMBEDDED], PurePath(file).stem, "it is the file of providers.embedded.model_path")
-    return None
+        claims.append((REGISTRY[EMBEDDED], f"{EMBEDDED}/{model}"))
+    entry = _one(model, claims, "each of them lists it")
+    if entry is None:
+        return None
+    if entry.category == EMBEDDED:
+        return _to(entry, PurePath(file).stem, "it is the file of providers.embedded.model_path")
+    return _to(entry, model, f"the model is listed in providers.{entry.name}.models")
+
+
+def _by_prefix(settings: Any, model: str) -> Route | None:
+    prefix, slash, rest = model.partition("/")
+    entry = next((each for each in REGISTRY.values() if _fold(each.name) == _fold(prefix)), None)
+    if not slash or not rest or entry is None:
+        return None
+    if entry.category == OAUTH:
+        raise Misconfigured(f"{entry.title} is used only where it is chosen by name", remedy=f"set agents.defaults.provider to {entry.name}")
+    why = f'the model\'s name begins with "{prefix}/"'
+    if entry.category in (SELF_HOSTED, EMBEDDED) or is_set_up(entry, settings):
+        return _to(entry, _model(entry, settings, _named(entry, rest)), why)
+    # `anthropic/claude-…` is also how gateways and many self-hosted servers spell the model of another vendor.
+    if other := _taker(settings, model):
+        return _to(other, model, f"{why}, but {entry.name} has no key; {other.name} is set up and takes any model")
+    return _to(entry, rest, why)
 
 
 def _by_keyword(settings: Any, model: str) -> Route | None:
@@ -105,12 +141,15 @@ def _by_keyword(settings: Any, model: str) -> Route | None:
         for entry in REGISTRY.values()
         if entry.category != OAUTH and is_set_up(entry, settings)
         for word in entry.keywords
-        if (at := re.search(rf"(?<![a-z0-9]){word}", model.lower()))
+        if (at := re.search(rf"(?<![a-z0-9]){re.escape(word)}", model.lower()))
     ]
     if not found:
         return None
-    _, _, word, entry = min(found, key=lambda one: one[:2])
-    return _to(entry, _model(entry, settings, model), f'"{word}" in the model\'s name means {entry.name}')
+    best = min(one[:2] for one in found)
+    word = next(one[2] for one in found if one[:2] == best)
+    claims = [(entry, f"{entry.name}/{model}") for *place, _, entry in found if tuple(place) == best]
+    entry = _one(model, claims, f'"{word}" in its name means each of them')
+    return _to(entry, _model(entry, settings, model), f'"{word}" in the model\'s name means {entry.name}') if entry else None
 
 
 def _by_default(settings: Any, model: str) -> Route | None:
@@ -119,12 +158,12 @@ def _by_default(settings: Any, model: str) -> Route | None:
             if is_set_up(entry, settings):
                 return _to(entry, _model(entry, settings, model), f"no model is named; {entry.name} is set up")
         return None
-    for entry in _takers(settings):
-        return _to(entry, model, f'nothing in the name "{model}" means a provider that is set up; {entry.name} is, and takes any model')
+    if taker := _taker(settings, model):
+        return _to(taker, model, f'nothing in the name "{model}" means a provider that is set up; {taker.name} is, and takes any model')
     return None
 
 
-def _takers(settings: Any) -> list[Entry]:
-    """Those set up that take any model's name, in the order in which they are tried."""
-    order = [GATEWAY, SELF_HOSTED]
-    return sorted((e for e in REGISTRY.values() if e.category in order and is_set_up(e, settings)), key=lambda e: order.index(e.category))
+def _taker(settings: Any, model: str) -> Entry | None:
+    """The one that is set up and takes any model's name. Raises Misconfigured where there are several."""
+    takers = [entry for entry in REGISTRY.values() if entry.category in (GATEWAY, SELF_HOSTED) and is_set_up(entry, settings)]
+    return _one(model, [(entry, f"{entry.name}/{model}") for entry in takers], "each of them is set up and takes any model")

@@ -8,38 +8,53 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from bubbles import log
 from bubbles.errors import BubblesError, Misconfigured, ModelError, NeedBase, ProtocolError, Rejected
 from bubbles.paths import Home
 from bubbles.providers import REGISTRY, open
-from bubbles.providers.prefix import Prefixes
+from bubbles.providers.body import MARKS
+from bubbles.providers.catalogue import cost_micros
+from bubbles.providers.prefix import Messages, Prefixes
 from bubbles.providers.provider import Ask, Provider
 from bubbles.providers.retry import Clock
 from bubbles.providers.route import Route, is_set_up, route
-from bubbles.providers.running import Body, Request, Running
+from bubbles.providers.running import Body, Request, Running, turn_of
 
 KEPT_S = 60.0  # a finished ask is told again so long
 KEPT_MOST = 2000  # but of so many at most
 UNWANTED_S = 60.0  # a running one that nobody repeats so long is dropped
+FENCE_S = 30.0  # an ask waits so long for one of the same base that was dropped and does not end
 _SWEEP_S = 30.0
 
 T = TypeVar("T", str, int, float, bool)
 
 
 class Service:
-    """What modeld does at its door. `settings` holds the sections agents and providers."""
+    """What modeld does at its door. `settings` holds the sections agents and providers; `providers` are open already, by name."""
 
-    def __init__(self, settings: Any, home: Home, *, clock: Clock | None = None, kept_most: int = KEPT_MOST) -> None:
+    def __init__(
+        self,
+        settings: Any,
+        home: Home,
+        *,
+        clock: Clock | None = None,
+        kept_most: int = KEPT_MOST,
+        providers: Mapping[str, Provider] | None = None,
+        fence_s: float = FENCE_S,
+    ) -> None:
         self._settings = settings
         self._home = home
         self._clock = clock or Clock()
         self._kept_most = kept_most
-        self._providers: dict[str, Provider] = {}
+        self._fence_s = fence_s
+        self._ending: dict[str, list[Running]] = {}  # by base: dropped, and still running
+        self._providers: dict[str, Provider] = dict(providers or {})
         self._asks: dict[str, Running] = {}
-        self._prefixes = Prefixes()
+        self._prefixes = Prefixes(marks=MARKS)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -71,7 +86,7 @@ class Service:
             with contextlib.suppress(NeedBase):  # what it brings is taken note of; the answer does not wait for it
                 self._bring(body, request.blobs)
         running.wanted_at = self._clock.now()
-        if "model" in body or running.listener is None:
+        if not running.done and ("model" in body or running.listener is None):
             running.listen(request, bool(body.get("stream")))
         return await running.answer()
 
@@ -85,9 +100,10 @@ class Service:
     async def cancel(self, request: Request) -> Body:
         """`model.cancel`: drop an ask; nothing of it is remembered."""
         running = self._asks.pop(_field(request.body, "ask", str), None)
+        was_running = running is not None and not running.done
         if running:
-            running.drop()
-        return {"cancelled": running is not None and not running.finished_at}
+            self._drop(running)
+        return {"cancelled": was_running}
 
     async def where(self, request: Request) -> Body:
         """`model.route`: which provider answers for a model's name, why, and what the model can do. Raises Rejected where none does."""
@@ -103,17 +119,19 @@ class Service:
         return {"models": models, "failed": [failed for _, failed in listed if failed]}
 
     async def status(self, request: Request) -> Body:
-        """`status`: asks running and kept, what is held by reference, providers in use."""
+        """`status`: asks running and kept, dropped ones whose requests still run (`ending`), what is held by reference, providers in use."""
         running = sum(not r.done for r in self._asks.values())
         held = {"count": len(self._prefixes), "bytes": self._prefixes.bytes}
-        return {"asks": running, "kept": len(self._asks) - running, "held": held, "providers": {n: p.state() for n, p in self._providers.items()}}
+        ending = sum(map(len, self._ending.values()))
+        providers = {name: provider.state() for name, provider in self._providers.items()}
+        return {"asks": running, "kept": len(self._asks) - running, "ending": ending, "held": held, "providers": providers}
 
     async def close(self) -> None:
         """Drop every ask and let go of the providers."""
         if self._timer:
             self._timer.cancel()
         for running in self._asks.values():
-            running.drop()
+            self._drop(running)
         await asyncio.gather(*(provider.close() for provider in self._providers.values()))
 
     # -- asks --------------------------------------------------------------------------------------
@@ -126,9 +144,21 @@ class Service:
                 if now - running.finished_at >= KEPT_S:
                     del self._asks[id]
             elif now - running.wanted_at >= UNWANTED_S:
-                log.event("model.fail", f"{id} was dropped: nobody waits for it", priority="warning")
-                running.drop()
+                log.event("model.fail", f"{id} was dropped: nobody waits for it", priority="warning", turn=turn_of(id), ask=id)
+                self._drop(running)
                 del self._asks[id]
+
+    def _drop(self, running: Running) -> None:
+        """End an ask. Until its request has really ended it stands in the way of the next one of its base."""
+        running.drop()
+        if not running.ended and running.base:
+            self._ending.setdefault(running.base, []).append(running)
+            running.when_ended(self._forget)
+
+    def _forget(self, ended: Running) -> None:
+        left = [running for running in self._ending.pop(ended.base, ()) if running is not ended]
+        if left:
+            self._ending[ended.base] = left
 
     def _make_room(self) -> None:
         if len(self._asks) >= self._kept_most:
@@ -143,7 +173,7 @@ class Service:
         try:
             found, provider = self._find(_field(body, "model", str, ""), _field(body, "provider", str, ""))
         except ModelError as error:
-            log.event("model.fail", error.text, priority="warning", ask=id)
+            log.event("model.fail", error.text, priority="warning", turn=turn_of(id), ask=id)
             raise
         defaults = self._settings.agents.defaults
         asked = Ask(
@@ -154,15 +184,17 @@ class Service:
             temperature=_field(body, "temperature", float, defaults.temperature),
             max_tokens=_field(body, "max_tokens", int, defaults.max_tokens),
             timeout_s=defaults.api_timeout_s,
+            marks=self._prefixes.marks(_field(body, "base", str)),
         )
-        running = Running(id, found.provider, self._clock)
-        running.start(provider, asked, defaults.api_retries)
+        cost = partial(cost_micros, found.provider, found.model, settings=self._settings)
+        running = Running(id, found.provider, self._clock, _field(body, "base", str), cost)
+        running.start(provider, asked, defaults.api_retries, self._ending.get(running.base, ()), self._fence_s)
         self._make_room()
         self._asks[id] = running
         self._sweep_later()
         return running
 
-    def _bring(self, body: Body, blobs: list[bytes]) -> tuple[list[bytes], bytes]:
+    def _bring(self, body: Body, blobs: list[bytes]) -> tuple[Messages, bytes]:
         """The messages and tools of a request, of which a part may be held here. Raises NeedBase."""
         lines, tools = [*blobs, b"", b""][:2]
         name = _field(body, "tools", str, "")

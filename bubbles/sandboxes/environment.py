@@ -5,6 +5,7 @@ It does not know which session it is for. A name that may carry a key, or that m
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
 from collections.abc import Iterable, Mapping
@@ -46,7 +47,7 @@ def inherited(environ: Mapping[str, str], path_append: str = "", timezone: str =
 
 def private(environ: Mapping[str, str], home: Path, pass_env: Iterable[str] = (), path_append: str = "", timezone: str = "") -> dict[str, str]:
     """An environment made from nothing, with `home` as HOME; of `environ` only the names in `pass_env`."""
-    user = _user()
+    user = _user(os.geteuid())
     made = {
         "PATH": _path(_PATH, path_append),
         "HOME": str(home),
@@ -55,10 +56,10 @@ def private(environ: Mapping[str, str], home: Path, pass_env: Iterable[str] = ()
         "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
-        "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_CACHE_HOME": str(home / ".cache"),
-        "XDG_DATA_HOME": str(home / ".local/share"),
-        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CONFIG_HOME": f"{home}/.config",
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "XDG_DATA_HOME": f"{home}/.local/share",
+        "XDG_STATE_HOME": f"{home}/.local/state",
     }
     passed = {name: environ[name] for name in pass_env if name in environ and not unpassable(name)}
     return _zone(environ.get("TZ", "")) | made | _MANNERS | passed | _zone(timezone)
@@ -72,8 +73,9 @@ def _zone(timezone: str) -> dict[str, str]:
     return {"TZ": timezone} if timezone else {}
 
 
-def _user() -> str:
+@functools.lru_cache(maxsize=4)
+def _user(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
         return "agent"

@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 
 from bubbles import log
 from bubbles.paths import Home
 from bubbles.sandboxes.mark import Mark, home_of, look
-from bubbles.sandboxes.tree import last_given
+from bubbles.sandboxes.numbers import everyone, last_given
 
 _PATIENCE_S = 3.0  # what forks faster than it is killed, or is held by the kernel, is then left
 _LOOKS = 4  # while processes come and go, an empty look proves nothing
@@ -27,7 +28,12 @@ def sweep(home: Home) -> int:
     """
     if not sys.platform.startswith("linux"):
         return 0
-    ended = _Sweep(home_of(home.root)).all()
+    return end_of([home_of(home.root)])
+
+
+def end_of(homes: Iterable[str]) -> int:
+    """The same for several homes, each told as its marks tell it (see mark.home_of)."""
+    ended = sum(_Sweep(home).all() for home in homes)
     if ended:
         log.event("daemon.warning", f"processes of commands that outlived a killed daemon were ended: {ended}", priority="warning")
     return ended
@@ -50,7 +56,7 @@ class _Sweep:
     def _members(self) -> list[int]:
         for _ in range(_LOOKS):
             before = last_given()
-            found = [pid for pid in _numbers() if self._is_left(pid)]
+            found = [pid for pid in everyone() if self._is_left(pid)]
             if found or last_given() == before:
                 break
         return found
@@ -87,10 +93,3 @@ def _line() -> set[int]:
         parent = look(pid)
         pid = parent.parent if parent else 0
     return line
-
-
-def _numbers() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []

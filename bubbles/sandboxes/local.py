@@ -6,14 +6,17 @@ It promises nothing against a command that means harm: such a command can read a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbles.errors import OutsideWorkspace, Refused, ToolError
-from bubbles.sandboxes import environment, guard, mark, spawn
-from bubbles.sandboxes.sandbox import Limits, Outcome
+from bubbles.errors import Misconfigured, Refused
+from bubbles.sandboxes import environment, guard, mark, place, spawn, tether
+from bubbles.sandboxes.bounding import bounding
+from bubbles.sandboxes.sandbox import Bounds, Limits, Outcome
+from bubbles.sandboxes.tree import Tree
 from bubbles.workspace import Grant
+from bubbles.workspace.grant import apart
 
 
 class Local:
@@ -26,34 +29,47 @@ class Local:
         self,
         session_dir: Path,
         session_home: Path,
+        settings: Any,
         *,
-        pass_env: Sequence[str] = (),
         grants: Sequence[Grant] = (),
         path_append: str = "",
         timezone: str = "",
+        network: str = "",
     ) -> None:
-        environment.check(pass_env)
+        environment.check(settings.pass_env)
+        if network not in ("", "host"):
+            raise Misconfigured(
+                f"the sandbox {self.name} cannot keep commands off the network: its network can only be host",
+                remedy="/config sandbox bwrap, or /config network -",
+            )
         self._session, self._home = session_dir, session_home
-        self._pass_env, self._path_append, self._timezone = tuple(pass_env), path_append, timezone
-        self._grants = tuple(grants)
-        self._reach: guard.Reach | None = None
+        self._pass_env, self._path_append, self._timezone = tuple(settings.pass_env), path_append, timezone
+        self._grants, self._bounds = tuple(apart(grants)), Bounds.of(settings.limits)
 
-    async def run(self, command: str, limits: Limits, *, cwd: Path | None = None) -> Outcome:
+    async def run(self, command: str, limits: Limits, *, cwd: Path | None = None, output: Callable[[bytes], None] | None = None) -> Outcome:
         """As Sandbox.run."""
-        argv, start, env = spawn.shell(command), self._start(cwd), self.environment()
-        self._reach = self._reach or self._reaching(env)
-        why = guard.refusal(command, self._reach, start)
+        start, inherited = place.start(cwd, self._session, self._grants), self.environment()
+        argv, env = spawn.shell(command, inherited)
+        why = guard.refusal(command, self._reach(inherited), start)
         if why:
             raise Refused(f"the command was not run: {why}")
-        return await spawn.run(argv, env, start, limits, mark.fresh(self._session.parent.parent))  # HOME/sessions/KEY
+        own = mark.fresh(self._session.parent.parent)  # HOME/sessions/KEY
+        with tether.holding(own), bounding(self._bounds, self._written()) as bounds:
+            env |= {mark.MARK: own} | spawn.bounded(self._bounds, bounds.join, bounds.processes)
+            outcome = await spawn.run(argv, env, start, limits, lambda child: Tree(child, own), output=output, watchers=bounds.watchers)
+            return bounds.told(outcome)
+
+    def _written(self) -> list[Path]:
+        """Where a command is expected to write, each on what may be a disk of its own."""
+        return [self._session, *(Path(os.path.expanduser(grant.path)) for grant in self._grants if grant.mode == "rw")]
 
     def environment(self) -> dict[str, str]:
         """The variables that a command gets."""
         return environment.inherited(os.environ, self._path_append, self._timezone)
 
-    def _reaching(self, env: dict[str, str]) -> guard.Reach:
-        lent = [Path(os.path.expanduser(grant.path)) for grant in self._grants]
-        return guard.Reach.of(self._session, [self._session, *lent], env)
+    def _reach(self, env: dict[str, str]) -> guard.Reach:
+        lent = (Path(os.path.expanduser(grant.path)) for grant in self._grants)
+        return guard.Reach.of(self._session, (self._session, *lent), env.get("HOME") or "/", env.get("PATH", ""))
 
     def describe(self) -> dict[str, Any]:
         """As Sandbox.describe."""
@@ -67,16 +83,3 @@ class Local:
             "workspaces": [{"path": str(grant.path), "mode": grant.mode} for grant in self._grants],
             "network": "host",
         }
-
-    def _start(self, cwd: Path | None) -> Path:
-        work = self._session / "work"
-        try:
-            if cwd is None and not work.is_symlink():
-                work.mkdir(mode=0o700, exist_ok=True)
-            real = Path(os.path.realpath(cwd or work, strict=True))
-        except OSError as error:
-            raise ToolError(f"{cwd or work} is not a directory: {error.strerror}") from error
-        roots = [Path(os.path.realpath(root)) for root in (self._session, *(grant.path for grant in self._grants))]
-        if not any(real.is_relative_to(root) for root in roots):
-            raise OutsideWorkspace(f"{cwd or work} is outside the workspace", remedy=f"allowed: {', '.join(map(str, roots))}")
-        return real

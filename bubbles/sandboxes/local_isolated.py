@@ -21,8 +21,9 @@ class LocalIsolated(Local):
 
     def environment(self) -> dict[str, str]:
         """The variables that a command gets; makes the HOME that they name."""
-        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._home.stat().st_mode & 0o077:
+        mode = self._home.stat().st_mode if self._home.is_dir() else 0o777
+        if mode & 0o077:
+            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home.chmod(0o700)
         return environment.private(os.environ, self._home, self._pass_env, self._path_append, self._timezone)
 

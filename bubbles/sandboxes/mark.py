@@ -6,6 +6,7 @@ It does not know what a command is, nor how a process is ended.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -69,8 +70,14 @@ class Mark:
 
 def fresh(root: Path) -> str:
     """A mark for one command that this process starts for the home at `root`."""
-    own = look(os.getpid())
-    return f"{home_of(root)}.{os.getpid()}.{own.start if own else 0}.{secrets.token_hex(16)}"
+    return f"{_ours(root, os.getpid())}.{secrets.token_hex(16)}"
+
+
+@functools.lru_cache(maxsize=16)
+def _ours(root: Path, pid: int) -> str:
+    """What all marks of this process, `pid`, for one home have in common."""
+    own = look(pid)
+    return f"{home_of(root)}.{pid}.{own.start if own else 0}"
 
 
 def home_of(root: Path) -> str:

@@ -52,12 +52,27 @@ class Output:
         tail = b"".join(self._tail)
         tail = tail[max(0, len(tail) - self._tail_most) :] if self.truncated else tail
         kept = bytes(self._head) + tail
-        if _is_binary(kept):
-            return f"[binary output, {self.count} bytes]"
-        if not self.truncated:
-            return kept.decode("utf-8", "replace")
+        if not self.truncated or _is_binary(kept):
+            return decoded(kept, self.count)
         missing = self.count - len(kept)
         return f"{_head(self._head)}\n[... {missing} of {self.count} bytes left out here ...]\n{_tail(tail)}"
+
+
+def decoded(data: bytes, count: int = 0) -> str:
+    """`data` as text; what is none is only counted, as `count` bytes (0: its own)."""
+    return f"[binary output, {count or len(data)} bytes]" if _is_binary(data) else data.decode("utf-8", "replace")
+
+
+def whole(data: bytes | bytearray) -> int:
+    r"""How many bytes of `data` are left without a character that its end cuts through.
+
+    >>> whole("ab\u4f60".encode()[:4]), whole("ab\u4f60".encode())
+    (2, 5)
+    """
+    for back in range(1, min(4, len(data)) + 1):
+        if data[-back] & 0xC0 == 0xC0 and back < _width(data[-back]):
+            return len(data) - back
+    return len(data)
 
 
 def _is_binary(data: bytes) -> bool:
@@ -67,10 +82,7 @@ def _is_binary(data: bytes) -> bool:
 
 def _head(data: bytes | bytearray) -> str:
     """Decoded, without a character that the cut went through."""
-    for back in range(1, min(4, len(data)) + 1):
-        if data[-back] & 0xC0 == 0xC0 and back < _width(data[-back]):
-            return data[:-back].decode("utf-8", "replace")
-    return data.decode("utf-8", "replace")
+    return data[: whole(data)].decode("utf-8", "replace")
 
 
 def _tail(data: bytes) -> str:

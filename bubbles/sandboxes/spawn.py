@@ -7,32 +7,87 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import os
-import shutil
+import re
+import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 from bubbles.errors import ToolError
-from bubbles.sandboxes.mark import MARK
 from bubbles.sandboxes.output import Output
-from bubbles.sandboxes.sandbox import Limits, Outcome
-from bubbles.sandboxes.tree import Tree, has_ended
+from bubbles.sandboxes.sandbox import Bounds, Limits, Outcome
+from bubbles.sandboxes.tree import has_ended
 
 COMMAND_MOST = 128 * 1024 - 1  # bytes of one argument on Linux
 _CHUNK = 64 * 1024
+_WHY = {
+    "output": "it printed more than {} bytes",
+    "memory": "it took more memory than it may",
+    "scarce": "the machine had hardly any memory left",
+    "processes": "it started more processes than it may",
+    "files": "its processes had more files open than can be watched",
+    "disk": "the disk was nearly full",
+}
 _DRAIN_S, _IDLE_S = 0.3, 0.1  # how long output is awaited after the shell has ended, and how long a silence ends that
-_SYSTEM = "/usr/bin:/bin:/run/current-system/sw/bin"
 _POLL_S = 0.02  # where there is no pidfd
-# Core dumps, open files, and 2 GiB for one file (in blocks of 512 bytes); set by a shell because nothing of Python may run between fork and exec.
+_PATIENCE_S = 10.0  # what was killed may take the kernel so long
+_BUSY = "wait until some of what runs in this session has ended, then try again"
+_SHORT = dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), _BUSY)  # what the machine is short of for the moment
+_LIMITS = re.sub(r'([$`"\\])', r"\\\1", str(Path(__file__).with_name("limits.sh")))  # bash expands what BASH_ENV says
+# For a shell that does not read that file: the same, by one that then becomes it; in blocks of 512 bytes.
 _RLIMITS = 'ulimit -c 0; ulimit -n 4096 2>/dev/null; ulimit -f 4194304 2>/dev/null; exec "$@"'
+# In a jail are its first process, this shell, and what the command left; four looks of 50 ms.
+_LINGER = (
+    'exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); code=$?; exec 3>&-; '
+    "for look in 1 2 3 4; do set -- /proc/[0-9]*; [ $# -gt 2 ] || break; sleep 0.05; done; exit $code"
+)
+_BEFORE = '{ echo 800 >/proc/self/oom_score_adj; } 2>/dev/null; [ -z "$0" ] || echo 0 >"$0" || exit 125; exec "$@"'
+_POSIX = {"POSIXLY_CORRECT", "POSIX_PEDANTIC"}  # with one of them bash reads nothing
 
 
-def shell(command: str) -> list[str]:
-    """The argv that runs `command` in a shell which reads no start-up file. Raises ToolError for a text that no shell can be given."""
+def shell(command: str, env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The argv and the environment, made from `env`, that run `command` in a shell which reads no start-up file but our limits.
+
+    Raises ToolError for a text that no shell can be given.
+    """
+    _check(command)
+    if not _has_bash():
+        return ["/bin/sh", "-c", _RLIMITS, "sh", "/bin/sh", "-c", command], dict(env)
+    bash = ["/bin/bash", "--noprofile", "--norc", "-c", command]
+    if env.keys() & _POSIX:
+        return ["/bin/sh", "-c", _RLIMITS, "sh", *bash], dict(env)
+    return bash, {**env, "BASH_ENV": _LIMITS}
+
+
+def bounded(bounds: Bounds, join: str = "", processes: int = 0) -> dict[str, str]:
+    """The variables by which our limits (limits.sh) are told what to set; they are gone when the command begins."""
+    told = {"BUBBLES_FILE_KIB": str(bounds.file_bytes // 1024), "BUBBLES_JOIN": join, "BUBBLES_PROCESSES": str(processes or "")}
+    return {name: value for name, value in told.items() if value}
+
+
+def joining(argv: Sequence[str], join: str) -> list[str]:
+    """`argv` by a small shell that first sees to it that this goes before the daemon where memory runs out, as in a jail nobody can;
+    and then writes itself into a cgroup's list, the file `join`, unless that is "".
+    """
+    return ["/bin/sh", "-c", _BEFORE, join, *argv]
+
+
+def inside(command: str) -> list[str]:
+    """The argv that runs `command` in a jail whose environment says where our limits are. Raises ToolError as `shell`.
+
+    With its shell a jail ends, so what that left writing (`> >(tee log)`) is given a moment by one that started it.
+    """
+    _check(command)
+    bash = ["/bin/bash", "--noprofile", "--norc", "-c", command]
+    return ["/bin/sh", "-c", _LINGER, "sh", *(bash if _has_bash() else ["/bin/sh", "-c", '. "$BASH_ENV"; eval "$1"', "sh", command])]
+
+
+def _check(command: str) -> None:
     try:
         size = len(command.encode())
     except UnicodeEncodeError as error:
@@ -41,47 +96,83 @@ def shell(command: str) -> list[str]:
         raise ToolError("the command holds a NUL character")
     if size > COMMAND_MOST:
         raise ToolError(f"the command is too long: {size} bytes, at most {COMMAND_MOST}", remedy="write it to a file, then run that")
-    inner = ["/bin/bash", "--noprofile", "--norc", "-c", command] if os.path.exists("/bin/bash") else ["/bin/sh", "-c", command]
-    return ["/bin/sh", "-c", _RLIMITS, "sh", *inner]
-
-
-async def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, limits: Limits, mark: str) -> Outcome:
-    """Run `argv` to its end, its time-out, its cap of output, or our cancellation; nothing of it is left when this returns or raises.
-
-    `mark` (see mark.fresh) is this command's alone: what it started is found by it, also by others once we are killed.
-    To be called in the event loop's own thread. Raises ToolError where it cannot be started.
-    """
-    begun = time.monotonic()
-    output = Output(limits.keep_bytes)
-    with _pipe() as (reader, writer):
-        child = _start([*_tether(), *argv], {**env, MARK: mark}, cwd, writer)
-        tree = Tree(child, mark)
-        left = 0
-        try:
-            os.close(writer)
-            why = await _Watch(child, reader, output, limits).end()
-        finally:
-            left = tree.end()
-    return _outcome(child, output, why, left, begun, limits)
 
 
 @functools.cache
-def _tether() -> tuple[str, ...]:
-    """What has the kernel end the shell at once when we are killed, if this machine has it. What the shell started is the next daemon's to sweep."""
-    found = shutil.which("setpriv", path=_SYSTEM) if sys.platform.startswith("linux") else None
-    if found is None:
-        return ()
-    tether = (found, "--pdeathsig", "KILL", "--")
-    try:
-        subprocess.run([*tether, "/bin/sh", "-c", ":"], stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()  # another setpriv, or not allowed here
-    return tether
+def _has_bash() -> bool:
+    return os.path.exists("/bin/bash")
+
+
+class Ending(Protocol):
+    """How all that a command started is ended."""
+
+    def end(self) -> int:
+        """Kill everything and reap the child, or leave that to the caller where it takes long. Returns how many processes beside it were still there.
+
+        It may block for milliseconds.
+        """
+        ...
+
+
+Stop: TypeAlias = Callable[[str], None]  # called with why a command is to be ended now: a word of `_WHY`
+Watcher: TypeAlias = Callable[[int, Stop], Coroutine[Any, Any, None]]  # looks on while the process of that number runs
+
+
+async def run(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    limits: Limits,
+    ending: Callable[[subprocess.Popen[bytes]], Ending],
+    *,
+    pass_fds: Sequence[int] = (),
+    output: Callable[[bytes], None] | None = None,
+    watchers: Sequence[Watcher] = (),
+) -> Outcome:
+    """Run `argv` to its end, its time-out, its cap of output, a watcher's word, or our cancellation; nothing of it is left then.
+
+    `ending` makes of the child what ends it with all that it started. To be called in the event loop's own thread, which has to live as long as
+    the command. Raises ToolError where it cannot be started.
+    """
+    begun = time.monotonic()
+    kept = Output(limits.keep_bytes)
+    with _pipe() as (reader, writer):
+        child = _start(argv, env, cwd, writer, pass_fds)
+        tree = _ending_of(child, ending, writer)
+        left = 0
+        try:
+            os.close(writer)
+            watch = _Watch(child, reader, kept, limits, output)
+            looking = [asyncio.ensure_future(watcher(child.pid, watch.stop)) for watcher in watchers]
+            try:
+                why = await watch.end()
+            finally:
+                for task in looking:
+                    task.cancel()
+        finally:
+            left = tree.end()
+            await _gone(child)
+    return _outcome(child, kept, why, left, begun, limits)
+
+
+async def _gone(child: subprocess.Popen[bytes]) -> None:
+    """Wait until `child`, which ends with what was killed with it, is gone: the kernel takes seconds where thousands of files were open."""
+    end = time.monotonic() + _PATIENCE_S
+    while child.poll() is None and time.monotonic() < end:
+        await asyncio.sleep(_POLL_S)
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)  # what it waits for is held by the kernel, and is left to it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_POLL_S)
 
 
 @contextlib.contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
-    reader, writer = os.pipe()
+    try:
+        reader, writer = os.pipe()
+    except OSError as error:
+        raise _unstartable(error) from error
     os.set_blocking(reader, False)
     try:
         yield reader, writer
@@ -89,36 +180,57 @@ def _pipe() -> Iterator[tuple[int, int]]:
         os.close(reader)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, writer: int) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, writer: int, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": writer, "stderr": writer}
     try:
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env=env, cwd=cwd, start_new_session=True)
+        return subprocess.Popen(argv, **streams, env=env, cwd=cwd, start_new_session=True, pass_fds=pass_fds)
     except OSError as error:
         os.close(writer)
-        raise ToolError(f"the command could not be started: {error.strerror} ({error.filename})") from error
+        raise _unstartable(error) from error
+
+
+def _ending_of(child: subprocess.Popen[bytes], ending: Callable[[subprocess.Popen[bytes]], Ending], writer: int) -> Ending:
+    try:
+        return ending(child)
+    except BaseException as error:
+        os.close(writer)
+        child.kill()
+        child.wait()
+        if isinstance(error, OSError):
+            raise _unstartable(error) from error
+        raise
+
+
+def _unstartable(error: OSError) -> ToolError:
+    where = f" ({error.filename})" if error.filename else ""
+    return ToolError(f"the command could not be started: {error.strerror or error}{where}", remedy=_SHORT.get(error.errno or 0, ""))
 
 
 class _Watch:
-    """Reads a child's output and waits for the first of: its end, the time-out, too much output."""
+    """Reads a child's output and waits for the first of: its end, the time-out, too much output, somebody's word."""
 
-    def __init__(self, child: subprocess.Popen[bytes], reader: int, output: Output, limits: Limits) -> None:
-        self._child, self._reader, self._output, self._limits = child, reader, output, limits
+    def __init__(
+        self, child: subprocess.Popen[bytes], reader: int, output: Output, limits: Limits, heard: Callable[[bytes], None] | None
+    ) -> None:
+        self._child, self._reader, self._output, self._limits, self._heard = child, reader, output, limits, heard
         self._loop = asyncio.get_running_loop()
         self._why: asyncio.Future[str] = self._loop.create_future()
-        self._closed = asyncio.Event()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
 
     async def end(self) -> str:
-        """ "exit", "timeout" or "output"."""
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._loop.remove_reader, self._reader)
+        """ "exit", "timeout", "output", or what `stop` was called with."""
+        with contextlib.ExitStack() as undone:  # a reader that stayed would take the output of the next command whose pipe has this number
+            undone.callback(self._loop.remove_reader, self._reader)
             self._loop.add_reader(self._reader, self._read)
-            stack.callback(self._on_exit(self._settle))
-            stack.callback(self._loop.call_later(self._limits.timeout_s, self._settle, "timeout").cancel)
+            undone.callback(self._on_exit(self.stop))
+            undone.callback(self._loop.call_later(self._limits.timeout_s, self.stop, "timeout").cancel)
             why = await self._why
             if why == "exit":
                 await self._drain()
             return why
 
-    def _settle(self, why: str) -> None:
+    def stop(self, why: str) -> None:
+        """It is to be ended now."""
         if not self._why.done():
             self._why.set_result(why)
 
@@ -127,31 +239,35 @@ class _Watch:
             part = os.read(self._reader, _CHUNK)
         except BlockingIOError:
             return
-        if not part:
-            self._loop.remove_reader(self._reader)
-            self._closed.set()
-            return
         self._output.add(part)
-        if self._output.count > self._limits.output_bytes:
-            self._loop.remove_reader(self._reader)
-            self._closed.set()
-            self._settle("output")
+        if self._heard is not None and part:
+            self._heard(part)
+        if not part:
+            self._close()
+        elif self._output.count > self._limits.output_bytes:
+            self._close()
+            self.stop("output")
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._reader)
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     async def _drain(self) -> None:
         """What lies in the pipe still; a background process that holds it open is not waited for."""
         end = self._loop.time() + _DRAIN_S
-        while self._loop.time() < end:
+        while not self._closed.done() and self._loop.time() < end:
             before = self._output.count
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), _IDLE_S)
-            if self._closed.is_set() or self._output.count == before:
+            await asyncio.wait([self._closed], timeout=_IDLE_S)
+            if self._output.count == before:
                 return
 
     def _on_exit(self, settle: Callable[[str], None]) -> Callable[[], None]:
         """Have `settle("exit")` called when the child has ended, without reaping it. Returns what undoes that."""
-        if not hasattr(os, "pidfd_open"):
+        try:
+            fd = os.pidfd_open(self._child.pid)
+        except (AttributeError, OSError):  # a system without, or a process with no descriptor left
             return self._poll(settle)
-        fd = os.pidfd_open(self._child.pid)
 
         def ended() -> None:
             self._loop.remove_reader(fd)  # it stays readable for ever
@@ -181,16 +297,18 @@ class _Watch:
 def _outcome(child: subprocess.Popen[bytes], output: Output, why: str, left: int, begun: float, limits: Limits) -> Outcome:
     code = child.returncode
     notes = []
-    if why == "output":
-        notes.append(f"it was ended because it printed more than {limits.output_bytes} bytes")
+    if why in _WHY:
+        notes.append(_WHY[why].format(limits.output_bytes))
     if why == "exit" and left:
         notes.append(f"{left} background process{'es' if left > 1 else ''} that it left running {'were' if left > 1 else 'was'} ended")
     return Outcome(
         output=output.text,
-        exit=code if code is not None and code >= 0 else None,
-        signal=-code if code is not None and code < 0 else None,
+        exit=code if code is not None and code >= 0 and why == "exit" else None,
+        signal=signal.SIGKILL if why != "exit" else -code if code is not None and code < 0 else None,
         timed_out=why == "timeout",
         truncated=output.truncated,
         ms=round((time.monotonic() - begun) * 1000),
         note="; ".join(notes),
+        oom=why in ("memory", "scarce"),
+        ended_for="time" if why == "timeout" else why if why in _WHY else "",
     )

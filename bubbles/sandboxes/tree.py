@@ -14,8 +14,8 @@ import subprocess
 import time
 
 from bubbles.sandboxes.mark import MARK, Seen, look
+from bubbles.sandboxes.numbers import Since, last_given
 
-_FORKS = 8192  # machine-wide; fewer since the leader's start, and no process number can have been given out twice
 _LOOKS = 4  # while processes come and go, an empty look proves nothing
 _PATIENCE_S = 1.0  # a process that the kernel holds may take so long to go, and is then left to it
 
@@ -26,26 +26,26 @@ class Tree:
     def __init__(self, leader: subprocess.Popen[bytes], mark: str) -> None:
         self._leader = leader
         self._mark = f"{MARK}={mark}".encode()
-        found = look(leader.pid, zombies=True)
-        self._start = found.start if found else 0
-        self._forks = _forks()
+        self._since = Since(leader.pid)
 
     def end(self) -> int:
         """Kill everything and reap the leader. Returns how many processes beside the leader were still there.
 
         It blocks, normally for a few milliseconds, at most a second where a process cannot die.
         """
+        if not has_ended(self._leader):
+            self._signal(signal.SIGSTOP)  # what forks without end leaves no time to look; who started whom can still be seen
         left = self._members()
         if left or not has_ended(self._leader):
             self._kill_all(left)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._leader.wait(0.05)
+        if self._leader.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._leader.wait(0.05)
         return len(left)
 
     def _kill_all(self, members: list[Seen]) -> None:
         """Kill, and look again, until a look finds nobody: what forks while it is being looked for is found next time."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._leader.pid, signal.SIGKILL)  # not reaped yet: the number is still its own
+        self._signal(signal.SIGKILL)
         deadline, pause = time.monotonic() + _PATIENCE_S, 0.0005
         while True:
             for seen in members:
@@ -56,8 +56,15 @@ class Tree:
             if not members or time.monotonic() > deadline:
                 return
 
+    def _signal(self, signum: int) -> None:
+        """Send it to the whole process group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader.pid, signum)  # the leader is not reaped yet: the number is still its own
+
     def _members(self) -> list[Seen]:
         """Every live process that belongs to the command, but for the leader. Looks again where it found none while others were being born."""
+        if self._since.is_nothing:
+            return []
         for _ in range(_LOOKS):
             before = last_given()
             found = self._look()
@@ -66,26 +73,18 @@ class Tree:
         return found
 
     def _look(self) -> list[Seen]:
-        young = {seen.pid: seen for seen in map(look, self._numbers()) if seen and seen.start >= self._start}
+        numbers = self._since.numbers()
+        if not numbers:
+            return []
+        leader = look(self._leader.pid, zombies=True)
+        start = leader.start if leader else 0
+        young = {seen.pid: seen for seen in map(look, [self._leader.pid, *numbers]) if seen and seen.start >= start}
         ours = {pid for pid, seen in young.items() if self._leader.pid in (seen.group, seen.session) or self._is_marked(pid)}
         more = ours
         while more:
             more = {pid for pid, seen in young.items() if seen.parent in more} - ours
             ours |= more
         return [young[pid] for pid in ours if pid != self._leader.pid]
-
-    def _numbers(self) -> list[int]:
-        """The processes to look at: those whose number was given out after the leader's, if that can be told, else all."""
-        try:
-            numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-            first, last = self._leader.pid, last_given()
-        except OSError:
-            return []  # no /proc (macOS): the process group is all there is to go by
-        if not last or _forks() - self._forks >= _FORKS:
-            return [number for number in numbers if number != os.getpid()]
-        if first <= last:
-            return [number for number in numbers if first <= number <= last]
-        return [number for number in numbers if number >= first or number <= last]
 
     def _is_marked(self, pid: int) -> bool:
         try:
@@ -100,22 +99,6 @@ def has_ended(child: subprocess.Popen[bytes]) -> bool:
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return child.poll() is not None
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _forks() -> int:
-    """How many processes and threads the machine has started since it was booted."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb") as file:
-        for line in file:
-            if line.startswith(b"processes "):
-                return int(line.split()[1])
-    return 0
-
-
-def last_given() -> int:
-    """The process number that was given out last; 0 where nobody tells."""
-    with contextlib.suppress(OSError), open("/proc/loadavg", "rb") as file:
-        return int(file.read().split()[-1])
-    return 0
 
 
 def _kill(seen: Seen) -> None:

@@ -9,19 +9,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import bubbles
-from bubbles import config
+from bubbles import config, regular
+from bubbles.config import file
 from bubbles.errors import Misconfigured
+from bubbles.paths import typed
 
+Signature: TypeAlias = tuple[int, int, int, int]
 _NOTE_MOST = 64 * 1024  # bytes of SOUL.md and of MEMORY.md that are read
+_OWN_MOST = 4 << 20  # bytes of config.json
 
 
 def templates() -> Path:
@@ -62,18 +67,31 @@ class Folder:
             elif not os.path.lexists(target):
                 _copy(source, target)
 
+    def signature(self, name: str) -> Signature | None:
+        """What changes when a file is changed or replaced; None where there is none."""
+        try:
+            found = os.stat(os.path.join(self.path, name), follow_symlinks=False)
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
     def note(self, name: str) -> str:
         """The text of SOUL.md or MEMORY.md, "" where there is none. A link is not followed."""
         return head(self.path / name, _NOTE_MOST).replace("\0", "\ufffd").strip()
 
     def overrides(self) -> dict[str, Any]:
-        """What this session's config.json says. Raises Misconfigured where it is not a JSON object, the file untouched."""
+        """What this session's config.json says. It decides about the sandbox, so one that another than this user wrote, or may have, is not believed.
+
+        Raises Misconfigured there, and where it is not a JSON object; the file stays as it is.
+        """
         path = self.config
         try:
-            text = path.read_text("utf-8")
+            text = regular.trusted(path, _OWN_MOST).decode("utf-8")
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeError) as error:
+        except OSError as error:
+            raise _unbelieved(path, error) from error
+        except UnicodeError as error:
             raise Misconfigured(f"cannot read {path}: {error}", remedy=f"mend or remove {path}") from error
         try:
             found = json.loads(text)
@@ -84,20 +102,22 @@ class Folder:
         return found
 
     def override(self, key: str, value: Any) -> None:
-        """Write one setting into this session's config.json; None takes it out."""
+        """Write one setting into this session's config.json; None takes it out. Raises TryAgain where the disk refuses."""
         found = config.session_file(self.overrides(), str(self.config))
         if value is None:
             found.pop(key, None)
         else:
             found[key] = value
-        path = self.config
-        beside = path.with_name(f".config.json.{os.getpid()}")
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(found, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        file.write(self.config, found)
+
+
+def _unbelieved(path: Path, error: OSError) -> Misconfigured:
+    if error.errno == errno.EPERM:
+        remedy = f"look at what it says, then: chown $USER {typed(path)}; chmod 600 {typed(path)}"
+        return Misconfigured(f"{path} is not believed: {error.strerror}", remedy=remedy)
+    if error.errno == errno.ELOOP:
+        return Misconfigured(f"{path} is a link", remedy=f"put a file of its own there, or: rm {typed(path)}")
+    return Misconfigured(f"cannot read {path}: {error.strerror}", remedy=f"mend or remove {path}")
 
 
 def head(path: Path, most: int) -> str:

@@ -3,7 +3,9 @@
     {"format":"bubbles.history","version":1,"session":"work","name":"work","at":1764500400.0}
     {"role":"user","content":"…"}                            a message, in the form in which it is sent
     {"meta":"turn","turn":"cli-1","end":true,…}             the turn that these messages belong to ends here
-    {"meta":"compaction","summary":"…","kept":4,"at":…}     what lies before, but its last 4 messages, is now this summary
+    {"meta":"compaction","summary":"…","kept":4,"at":…}     what lies before, but its last 4 messages, is now this summary (more of it: `compact`)
+    {"meta":"heard","id":"…","text":"…","header":"…","at":…} words said near the assistant and not to it: shown with the next that are
+    {"meta":"new","at":…}                                    a person began anew: what lies before is not sent any more
 
 Nothing is ever taken out of it. A turn enters with one append, and is there once its `end` line is: what follows
 the last such line was cut short by a crash, belongs to a turn whose journal still stands, and is cut off.
@@ -23,7 +25,8 @@ from typing import Any
 
 from bubbles.errors import DataError, Misconfigured, ProtocolError
 from bubbles.kernel.context import Shape, build, encode
-from bubbles.messages import from_line, migrate, scrub
+from bubbles.kernel.summary import HEAD
+from bubbles.messages import LATEST, from_line, migrate, scrub
 from bubbles.sessions.journal import append
 
 Meta = dict[str, Any]
@@ -31,9 +34,11 @@ FORMAT = "bubbles.history"
 VERSION = 1
 MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}  # version: from its header to the next one's
 _REMEMBERED = 64  # turns whose message ids are kept in memory, against a second coming after a crash
-_USER = b'{"role":"user"'
+_HEARD_MOST = 50  # words that were overheard and are still to be shown; older ones stand in the file alone
+_USER, _TOOL = b'{"role":"user"', b'{"role":"tool"'
+_PLAIN = {"role", "content"}
+_KEYS = {"user": _PLAIN, "assistant": {*_PLAIN, "tool_calls", "reasoning_content"}, "tool": {*_PLAIN, "tool_call_id"}}
 _WHOLE = Shape(reasoning="keep")
-SUMMARY_HEAD = "[Summary of the conversation before this point]\n"
 
 
 def settled(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -47,7 +52,8 @@ class History:
     """One session's history, in memory as far as the model still sees it.
 
     `lines` are the messages since the last compaction, oldest first, as bytes; a summary of what came before
-    stands at its head. `generation` counts the compactions: with the session's key it names the stretch.
+    stands at its head. `generation` counts the compactions and new beginnings: with the session's key it names the stretch.
+    `heard` are the words that were overheard and not shown yet, oldest first.
     """
 
     def __init__(self, path: Path, *, session: str, name: str = "") -> None:
@@ -56,9 +62,16 @@ class History:
         self.generation = 0
         self.count = 0  # messages in the file
         self.damaged = 0  # lines of the file that could not be read
+        self.copied: Any = None  # what the last compaction copied beside its summary (bubbles.kernel.summary.Kept)
+        self.cut_aside: Path | None = None  # what stood behind the last whole turn, where that was more than a torn tail
         self.ended: deque[Meta] = deque(maxlen=_REMEMBERED)  # the last `end` lines
+        self.heard: deque[Meta] = deque(maxlen=_HEARD_MOST)
+        self._known: set[str] = set()  # the messages of the last turns
+        self._heard_ids: deque[str] = deque(maxlen=8 * _HEARD_MOST)  # shown ones too, against a second coming after a crash
         self._fresh = {"format": FORMAT, "version": VERSION, "session": session, "name": name or session}
         self._fd = _opened(path)
+        own = os.fstat(self._fd)
+        self._inode = own.st_dev, own.st_ino
         try:
             self._load()
         except BaseException:
@@ -70,15 +83,21 @@ class History:
         return self._fd
 
     def close(self) -> None:
+        """Let go of the file. Whoever writes after that fails, and does not meet a file that has got the same number since."""
         os.close(self._fd)
+        self._fd = -1
 
     def knows(self, message: str) -> bool:
-        """Whether a message of this id is in one of the last turns."""
-        return any(_holds(end, message) for end in self.ended)
+        """Whether a message of this id is in one of the last turns, or was overheard lately."""
+        return message in self._known or message in self._heard_ids
 
     def ended_turn(self, turn: str) -> bool:
         """Whether this turn is among the last that ended."""
         return any(end.get("turn") == turn for end in self.ended)
+
+    def end_of_turn(self, turn: str) -> Meta | None:
+        """The `end` line of a turn that is among the last that ended."""
+        return next((end for end in self.ended if end.get("turn") == turn), None)
 
     def end_of(self, message: str) -> Meta | None:
         """The `end` line of the turn that a message was in, looked for in the whole file; None if it is in none."""
@@ -87,8 +106,8 @@ class History:
                 return end
         for line in reversed(list(self.file_lines())):
             if line.startswith(b'{"meta":"turn"') and message.encode() in line:
-                found = from_line(line)
-                if _holds(found, message):
+                found = _parsed(line)
+                if found is not None and _is_sound(found) and _holds(found, message):
                     return found
         return None
 
@@ -97,12 +116,26 @@ class History:
         line = {"meta": "turn", **end, "end": True}
         self._append([*messages, encode(line)])
         self._take(messages)
-        self.ended.append(line)
+        self._ended(line)
 
-    def compact(self, summary: str, kept: int, at: float) -> None:
-        """Let `summary` stand for all but the last `kept` messages. Raises OSError; the caller syncs `fd`."""
-        self._append([encode({"meta": "compaction", "summary": summary, "kept": kept, "at": at})])
-        self._compacted(summary, kept)
+    def overhear(self, id: str, text: str, header: str, at: float, address: Meta) -> None:
+        """Append words that wake nobody. `address`: channel, chat, thread. Raises OSError; the caller syncs `fd`."""
+        line = {"meta": "heard", "id": id, "text": text, "header": header, "at": at, **address}
+        self._append([encode(line)])
+        self._overheard(line)
+
+    def begin_anew(self, at: float) -> None:
+        """Let nothing that was said so far be sent any more; it stays in the file. Raises OSError; the caller syncs `fd`."""
+        self._append([encode({"meta": "new", "at": at})])
+        self._anew()
+
+    def compact(self, summary: str, kept: int, at: float, **told: Any) -> None:
+        """Let `summary` stand for all but the last `kept` messages. Raises OSError; the caller syncs `fd`.
+
+        `told`: `copied` (to be merged into the next one), `how` it was made, `sha256` of the lines it stands for, tokens `before` and `after`.
+        """
+        self._append([encode({"meta": "compaction", "summary": summary, "kept": kept, "at": at, **told})])
+        self._compacted(summary, kept, told.get("copied"))
 
     def is_current(self) -> bool:
         """Whether the file that is open here still is the one at its path: a person may have moved, restored or removed the session."""
@@ -110,8 +143,7 @@ class History:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError:
             return False
-        own = os.fstat(self._fd)
-        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+        return (found.st_dev, found.st_ino) == self._inode
 
     def file_lines(self) -> Iterator[bytes]:
         """Every line of the file, oldest first, without its newline."""
@@ -131,13 +163,32 @@ class History:
             messages = [encode({**first, "content": f"{first['content']}\n\n{second['content']}"}), *messages[1:]]
         self.lines += messages
 
-    def _compacted(self, summary: str, kept: int) -> None:
+    def _ended(self, end: Meta) -> None:
+        if len(self.ended) == _REMEMBERED:
+            self._known.difference_update(_ids(self.ended[0]))
+        self.ended.append(end)
+        self._known.update(_ids(end))
+        if shown := end.get("heard"):
+            self.heard = deque((one for one in self.heard if one["id"] not in shown), maxlen=_HEARD_MOST)
+
+    def _overheard(self, line: Meta) -> None:
+        self.heard.append(line)
+        self._heard_ids.append(str(line["id"]))
+
+    def _anew(self) -> None:
+        self.lines = []
+        self.heard.clear()
+        self.copied = None
+        self.generation += 1
+
+    def _compacted(self, summary: str, kept: int, copied: Any) -> None:
         tail = self.lines[len(self.lines) - kept :] if kept else []
-        head = {"role": "user", "content": SUMMARY_HEAD + summary}
+        head = {"role": "user", "content": HEAD + summary}
         if tail and (first := json.loads(tail[0]))["role"] == "user":
             head["content"] += "\n\n" + first["content"]
             tail = tail[1:]
         self.lines = [encode(head), *tail]
+        self.copied = copied
         self.generation += 1
 
     def _append(self, lines: list[bytes]) -> None:
@@ -145,6 +196,9 @@ class History:
 
     def _load(self) -> None:
         pending: list[bytes] = []
+        bodies: list[Meta] = []
+        ids: set[str] = set()
+        is_whole = True
         good = offset = broken_at = 0
         with open(self._fd, "rb", closefd=False) as file:
             for line in file:
@@ -157,24 +211,31 @@ class History:
                     broken_at = offset
                 elif "role" in body:
                     pending.append(line[:-1])
+                    bodies.append(body)
                 else:
                     self._meta(body, pending)
-                    pending = []
+                    is_whole = is_whole and _is_turn(bodies, ids) and not any(line.startswith(_TOOL) for line in self.lines[:2])
+                    pending, bodies = [], []
                     good = offset
         self._cut(good, aside=broken_at > good)
         if not good:
             self._append([encode({**self._fresh, "at": time.time()})])
-        if self.damaged:
+        if self.damaged or not is_whole:
             self.lines = [encode(m) for m in settled([json.loads(line) for line in self.lines])]
 
     def _meta(self, meta: dict[str, Any], pending: list[bytes]) -> None:
         if "format" in meta:
             self._header(meta)
         self._take(pending)
-        if meta.get("meta") == "turn":
-            self.ended.append(meta)
-        elif meta.get("meta") == "compaction":
-            self._compacted(str(meta.get("summary", "")), min(int(meta.get("kept", 0)), len(self.lines)))
+        match meta.get("meta"):
+            case "turn":
+                self._ended(meta)
+            case "heard":
+                self._overheard(meta)
+            case "new":
+                self._anew()
+            case "compaction":
+                self._compacted(str(meta.get("summary", "")), min(int(meta.get("kept", 0)), len(self.lines)), meta.get("copied"))
 
     def _header(self, meta: Meta) -> None:
         try:
@@ -195,6 +256,7 @@ class History:
             beside = self.path.with_name(f"session.jsonl.broken-{time.time_ns() // 1_000_000}")
             with open(beside, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(rest)
+            self.cut_aside = beside
         os.ftruncate(self._fd, end)
 
 
@@ -214,8 +276,7 @@ def _opened(path: Path) -> int:
 def _is_sound(body: Meta) -> bool:
     """Whether a line has the shape that is written here: what a hand or a worm has changed is no message, and is not sent to anybody."""
     if "role" not in body:
-        messages, kept = body.get("messages", []), body.get("kept", 0)
-        return isinstance(messages, list) and all(isinstance(m, dict) for m in messages) and isinstance(kept, int) and kept >= 0
+        return _is_sound_meta(body)
     content = body.get("content")
     if body["role"] not in ("user", "assistant", "tool") or not isinstance(content, str) or content != scrub(content):
         return False
@@ -224,8 +285,70 @@ def _is_sound(body: Meta) -> bool:
     return bool(content) and (body["role"] == "user" or isinstance(body.get("tool_call_id"), str))
 
 
+def _is_turn(messages: list[Meta], ids: set[str]) -> bool:
+    """Whether these are the messages of a turn as it is written here, and no hand has taken lines out or put some in: no provider would take them.
+
+    A user first, roles in turn, each call answered right after, in order; `ids` are those of all calls so far, and those of the turn are added.
+    """
+    awaited: list[str] = []
+    before = "assistant"
+    for message in messages:
+        role, calls = message["role"], message.get("tool_calls", ())
+        if message.keys() - _KEYS[role] or not (calls or str(message["content"]).strip()) or not all(map(_is_call, calls)):
+            return False
+        if role == "tool":
+            if not awaited or awaited.pop(0) != message["tool_call_id"]:
+                return False
+        elif awaited or role == before or (role == "assistant" and message is messages[0]):
+            return False
+        awaited += [call["id"] for call in calls]
+        if not ids.isdisjoint(awaited if calls else ()):
+            return False
+        ids.update(awaited if calls else ())
+        before = role
+    return not awaited
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, dict) and call.keys() == {"id", "type", "function"} and isinstance(call["id"], str)
+
+
+def _is_sound_meta(meta: Meta) -> bool:
+    if meta.get("meta") == "heard":
+        return all(isinstance(meta.get(name), str) for name in ("id", "text", "header")) and _is_time(meta.get("at"))
+    if meta.get("meta") == "turn":
+        return _is_sound_end(meta)
+    kept = meta.get("kept", 0)
+    return isinstance(kept, int) and kept >= 0
+
+
+def _is_sound_end(end: Meta) -> bool:
+    """Whether an `end` line has all that is read of one, in its shape."""
+    says, messages = end.get("says", []), end.get("messages", [])
+    if not (isinstance(says, list) and isinstance(messages, list) and isinstance(end.get("heard", []), list) and _is_time(end.get("at"))):
+        return False
+    texts = (end.get("turn"), end.get("outcome"), end.get("notice", ""), *says)
+    return all(isinstance(text, str) for text in texts) and all(_is_sound_word(word, len(says)) for word in messages)
+
+
+def _is_sound_word(word: Any, says: int) -> bool:
+    """Whether an `end` line tells so of a message: its id and, where one answers it, which of so many sayings does."""
+    if not isinstance(word, dict) or not isinstance(word.get("id"), str):
+        return False
+    return "said" not in word or (isinstance(word["said"], int) and 0 <= word["said"] < says)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LATEST
+
+
+def _ids(end: Meta) -> list[str]:
+    """The messages of a turn, by its `end` line."""
+    return [str(m.get("id")) for m in end.get("messages", ())]
+
+
 def _holds(end: Meta, message: str) -> bool:
-    return any(m.get("id") == message for m in end.get("messages", ()))
+    return message in _ids(end)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.stray: list[bytes] = []  # lines before the first header that can be read, as `read` found them
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def append(self, *lines: bytes) -> None:
@@ -39,21 +40,31 @@ class Journal:
         os.ftruncate(self.fd, 0)
 
     def close(self) -> None:
+        """Let go of the file. Whoever writes after that fails, and does not meet a file that has got the same number since."""
         os.close(self.fd)
+        self.fd = -1
 
     def read(self) -> list[Segment]:
-        """The turns in the file, oldest first. A last line that was never written whole is cut off.
+        """The turns in the file, oldest first. A last line that was never written whole is cut off, and so is a header that nothing stands behind.
 
         Raises Misconfigured where a newer program wrote it; the file is then left as it is.
         """
         data = _all(self.fd)
         whole = data.rfind(b"\n") + 1
         segments: list[Segment] = []
+        self.stray = []
+        last = b""
         for line in data[:whole].splitlines(keepends=True):
             if header := self._header(line):
                 segments.append(Segment(header))
             elif segments:
                 segments[-1].lines.append(line)
+            else:
+                self.stray.append(line)
+            last = line
+        if segments and not segments[-1].lines:
+            segments.pop()
+            whole -= len(last)
         if whole < len(data):
             os.ftruncate(self.fd, whole)
         return segments
@@ -71,14 +82,14 @@ class Journal:
 
 def append(fd: int, data: bytes) -> None:
     """Append `data` to a file in whole or not at all. Raises OSError."""
-    size = os.fstat(fd).st_size
     written = 0
     try:
         while written < len(data):
             written += os.write(fd, data[written:])
     except OSError:
         with contextlib.suppress(OSError):
-            os.ftruncate(fd, size)
+            if written:
+                os.ftruncate(fd, os.fstat(fd).st_size - written)
         raise
 
 

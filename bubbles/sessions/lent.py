@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from bubbles import regular
 from bubbles.errors import TryAgain
 from bubbles.paths import Home
 from bubbles.workspace.grant import Grant
@@ -49,7 +50,7 @@ def lend(home: Home, key: str, grant: Grant) -> Iterator[None]:
 def lent(home: Home, key: str) -> list[Grant]:
     """What is lent to the session `key` now, each directory once: writable where one of its lenders says so."""
     found: dict[Path, Grant] = {}
-    for path in _files(_loans(home, key)):
+    for path in _files(_loans_at(home, key)):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             grant = _read(path)
             if grant is not None and (grant.mode == "rw" or grant.path not in found):
@@ -71,19 +72,24 @@ def _real(grant: Grant) -> str:
 
 
 def _loans(home: Home, key: str) -> Path:
-    return home.run / "lent" / key
+    return Path(_loans_at(home, key))
 
 
-def _files(directory: Path) -> list[Path]:
+def _loans_at(home: Home, key: str) -> str:
+    return os.path.join(home.root, "run", "lent", key)
+
+
+def _files(directory: str | Path) -> list[Path]:
     try:
-        return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+        names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return [Path(directory, name) for name in sorted(names) if not name.startswith(".")]
 
 
 def _read(path: Path) -> Grant | None:
     """None where its lender is gone."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = regular.opened(path, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from bubbles.errors import BubblesError, Misconfigured, TryAgain
 
-_ORDERED = frozenset({"ext4", "xfs", "btrfs"})  # where a file's fdatasync also makes durable the rename that came before it
+_ORDERED = frozenset({"ext4", "xfs", "btrfs"})  # where a file's fsync also makes durable the rename that came before it
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 

@@ -57,6 +57,18 @@ class Files:
         finally:
             self._disk.close(fd)
 
+    def sync(self, state: str, name: str) -> bool:
+        """Make a file durable where it lies. False if there is no such file."""
+        try:
+            fd = self._disk.open(self._at(state, name), _READ)
+        except FileNotFoundError:
+            return False
+        try:
+            self._sync(fd)
+        finally:
+            self._disk.close(fd)
+        return True
+
     def read(self, state: str, name: str) -> tuple[bytes, int]:
         """The content and the mtime (ns). OSError EINVAL for what is no regular file."""
         fd = self._disk.open(self._at(state, name), _READ)
@@ -149,7 +161,7 @@ class Files:
         return f"{self._base}/{state}/{name}"
 
     def _sync(self, fd: int) -> None:
-        self._disk.fdatasync(fd)
+        self._disk.fsync(fd)  # not fdatasync: were the content on the disk by itself already, that would not wait for the rename
         if self._sync_directory is None:
             self._sync_directory = not orders_renames(self._path)
         if self._sync_directory:

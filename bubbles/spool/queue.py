@@ -100,6 +100,12 @@ class Queue:
         return True
 
     @_told
+    def sync(self, id: str) -> None:
+        """Make a message durable that was put without: for a thread that may wait for the disk. What its owner has taken meanwhile counts, too."""
+        name = _file(id)
+        any(self._files.sync(state, name) for state in _TRAVEL)
+
+    @_told
     def find(self, id: str) -> str | None:
         """The state that a message is in, None if its id is not known."""
         name = _file(id)
@@ -122,13 +128,22 @@ class Queue:
         return [_id(name) for at_ns, name in self._waiting(time_ns) if at_ns <= time_ns and self._is_whole(name)]
 
     @_told
+    def survey(self, now: float, skip: Callable[[str], bool] = lambda id: False) -> tuple[Ids, float | None]:
+        """As `due`, and when the first of the others will be (epoch seconds), None if there is no other; without those of which `skip` says so."""
+        now_ns = int(now * 1e9)
+        time_ns = self._time(now_ns)
+        waiting = [(at_ns, name) for at_ns, name in self._waiting(time_ns) if not skip(_id(name)) and self._is_whole(name)]
+        later = next((_seconds(at_ns - time_ns + now_ns) for at_ns, _ in waiting if at_ns > time_ns), None)
+        return [_id(name) for at_ns, name in waiting if at_ns <= time_ns], later
+
+    @_told
     def next_due(self) -> float | None:
         """When the first message is due (epoch seconds, never before now), None if none waits."""
         now_ns = self._clock()
         time_ns = self._time(now_ns)
         for at_ns, name in self._waiting(time_ns):
             if self._is_whole(name):
-                return (max(0, at_ns - time_ns) + now_ns) // 1000 / 1e6 + 2e-6  # a float of this size has steps of 0.24 µs: never a moment early
+                return _seconds(max(0, at_ns - time_ns) + now_ns)
         return None
 
     @_told
@@ -165,6 +180,11 @@ class Queue:
         """Not now: cur → new, due again at `until` (epoch seconds, an hour ahead at most). False if it was not claimed."""
         name = _file(id)
         return self._files.set_mtime(self._later(until), "cur", name) and self._files.move(name, "cur", "new")
+
+    @_told
+    def give_back(self, id: str) -> bool:
+        """Not yet: cur → new, at the place in the line that it had. False if it was not claimed."""
+        return self._files.move(_file(id), "cur", "new")
 
     @_told
     def hold(self, id: str, why: str = "") -> bool:
@@ -270,6 +290,11 @@ class Queue:
             return self._files.read("held", _why(name))[0].decode("utf-8", "replace").strip()
         except OSError:
             return ""
+
+
+def _seconds(at_ns: int) -> float:
+    """A float of this size has steps of 0.24 µs: never a moment early."""
+    return at_ns // 1000 / 1e6 + 2e-6
 
 
 def _later_of(now_ns: int, mark_ns: int) -> int:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from bubbles.errors import ToolError
-from bubbles.kernel.clip import clean, clip
+from bubbles import log
+from bubbles.errors import OutsideWorkspace, Refused, ToolError
+from bubbles.kernel.clean import clean
+from bubbles.kernel.clip import clip
+from bubbles.kernel.weight import tokens
 from bubbles.tools.tool import Arguments, Bench, Tool, TurnInfo
 
 __all__ = ["REGISTRY", "Arguments", "Bench", "Tool", "TurnInfo", "call", "load", "schemas"]
+
+Spill: TypeAlias = Callable[[str], Awaitable[str]]
 
 REGISTRY: dict[str, str] = {
     "read_file": "bubbles.tools.read_file:ReadFile",
@@ -21,6 +26,8 @@ REGISTRY: dict[str, str] = {
     "edit_file": "bubbles.tools.edit_file:EditFile",
     "list_dir": "bubbles.tools.list_dir:ListDir",
     "exec": "bubbles.tools.exec:Exec",
+    "job_result": "bubbles.tools.job_result:JobResult",
+    "job_stop": "bubbles.tools.job_stop:JobStop",
 }
 
 
@@ -48,16 +55,23 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": schema.get("required", []), "additionalProperties": False}
 
 
-async def call(tool: Tool, arguments: str, bench: Bench, result_tokens: int) -> tuple[str, bool]:
+async def call(tool: Tool, arguments: str, bench: Bench, result_tokens: int, spill: Spill | None = None) -> tuple[str, bool]:
     """Call `tool` with `arguments`, JSON text as the model gave it. Returns (result, ok); the result is clean, clipped and never empty.
 
+    What is clipped is handed whole to `spill`, which says in a line where it is kept ("": nowhere); that line stands last.
     A fault of the arguments or a ToolError is told in the result, for the model; anything else that is raised is a bug and leaves.
     """
     try:
         text, ok = await tool.run(_arguments(tool, arguments), bench), True
     except ToolError as error:
+        if isinstance(error, Refused | OutsideWorkspace):
+            log.event("tool.refuse", f"{tool.name}: {error.text}", priority="warning", tool=tool.name)
         text, ok = f"Error: {error.text}" + (f"\n{error.remedy}" if error.remedy else ""), False
-    return clip(clean(text), result_tokens) or "(empty)", ok
+    text = clean(text)
+    clipped = clip(text, result_tokens)
+    if spill is not None and clipped != text and (where := await spill(text)):
+        clipped = f"{clip(text, max(result_tokens - tokens(where) - 2, 1))}\n{where}"
+    return clipped or "(empty)", ok
 
 
 def _arguments(tool: Tool, text: str) -> Any:

@@ -6,12 +6,17 @@ It does not know which tools there are, nor where the call came from but for wha
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from bubbles.errors import ToolError
 from bubbles.workspace import Workspace
+
+limits_active: ContextVar[str] = ContextVar("limits_active", default="")  # what bounded the command of the call that runs now, for the log
 
 
 class Arguments(BaseModel):
@@ -31,6 +36,22 @@ class TurnInfo:
     owner: bool = False
 
 
+class Jobs(Protocol):
+    """The commands that a session runs in the background. All raise ToolError for what cannot be done."""
+
+    async def start(self, command: str, cwd: Path | None, timeout_s: float) -> str:
+        """Begin one; its id."""
+        ...
+
+    async def result(self, id: str, offset: int, wait_s: float, most_tokens: int) -> str:
+        """How it stands, and what it printed from byte `offset` on, as the model shall read it."""
+        ...
+
+    async def stop(self, id: str) -> str:
+        """End it; how it stands then."""
+        ...
+
+
 def _quiet(text: str) -> None:
     """Progress that nobody asked for."""
 
@@ -39,15 +60,29 @@ def _quiet(text: str) -> None:
 class Bench:
     """What a tool works with: the session's files, its shell, the `tools` section of the settings, and who is asking.
 
-    `result_tokens` is what a result may measure before it is clipped; `progress` shows a line to whoever watches and must not raise.
+    `files` opens the session's files, once; `result_tokens` is what a result may measure before it is clipped; `progress` shows a line to
+    whoever watches and must not raise.
     """
 
-    workspace: Workspace
+    files: Callable[[], Workspace]
     sandbox: Any  # a bubbles.sandboxes.sandbox.Sandbox: tools may not import that layer
     settings: Any
     turn: TurnInfo
     progress: Callable[[str], None] = _quiet
+    jobs: Jobs | None = None  # None: there is nobody here to keep them
     result_tokens: int = 8000
+
+    @property
+    def background(self) -> Jobs:
+        """The session's jobs. Raises ToolError where nobody keeps any."""
+        if self.jobs is None:
+            raise ToolError("there is no background work here")
+        return self.jobs
+
+    @property
+    def workspace(self) -> Workspace:
+        """The session's files; not opened for a tool that never asks."""
+        return self.files()
 
 
 class Tool(Protocol):

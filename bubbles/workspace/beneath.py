@@ -11,13 +11,16 @@ import ctypes
 import errno
 import os
 import platform
+import stat
 import sys
+from collections.abc import Iterable
 
 _OPENAT2 = 437  # the same number on every architecture that has the call
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _TRIES = 32  # EAGAIN: something was renamed meanwhile and the kernel cannot be sure
 O_PATH = getattr(os, "O_PATH", 0)
 _COMMON = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+_WAY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MACHINES = ("x86_64", "aarch64", "arm64")
 
 
@@ -79,17 +82,40 @@ def _probe() -> bool:
 
 
 def walk(root: int, path: str, flags: int = os.O_RDONLY, mode: int = 0) -> int:
-    """The same without openat2: `..` is taken out by its text first, then each name is opened with O_NOFOLLOW."""
-    names = plain(path)
+    """The same without openat2: each name is opened with O_NOFOLLOW, and `..` leads back to the directory that the one before it was opened in."""
+    plain(path)
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    last = names.pop() if names and names[-1] != ".." else "."
+    way: list[str] = []
     at = os.dup(root)
     try:
-        for name in names[:-1]:
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        for name in names:
+            way = way[:-1] if name == ".." else [*way, name]
+            below = _down(root, way) if name == ".." else os.open(name, _WAY, dir_fd=at)
             os.close(at)
             at = below
-        return os.open(names[-1], flags | _COMMON | os.O_NOFOLLOW, mode, dir_fd=at)
+        return _last(last, flags, mode, at)
     finally:
         os.close(at)
+
+
+def _last(name: str, flags: int, mode: int, at: int) -> int:
+    fd = os.open(name, flags | _COMMON | os.O_NOFOLLOW, mode, dir_fd=at)
+    if flags & O_PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(fd).st_mode):  # there O_NOFOLLOW opens the link itself
+        os.close(fd)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return fd
+
+
+def _down(root: int, names: Iterable[str]) -> int:
+    at = os.dup(root)
+    for name in names:
+        try:
+            below = os.open(name, _WAY, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at
 
 
 def plain(path: str) -> list[str]:

@@ -69,7 +69,7 @@ def _scan(root: Root, top: Sequence[str], names: list[str], hidden: Set[tuple[in
     try:
         there, cut = _names(fd)
         for name in sorted(there):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # gone, or no link any more when it is asked where it points
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 if (found.st_dev, found.st_ino) not in hidden:
                     path = [*names, name]

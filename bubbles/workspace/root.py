@@ -15,6 +15,9 @@ from pathlib import Path
 from bubbles.workspace import beneath
 from bubbles.workspace.grant import Grant
 
+_GONE = " (deleted)"  # what the kernel puts behind the last name
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -31,7 +34,7 @@ class Root:
         """Open `path`. Raises OSError."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         given = os.path.abspath(os.path.expanduser(grant.path if grant else path))
-        return cls(fd, tuple(dict.fromkeys((given, os.path.realpath(path)))), grant, os.fstat(fd).st_mode & 0o777, kernel)
+        return cls(fd, tuple(dict.fromkeys((given, _real(fd, path, kernel)))), grant, os.fstat(fd).st_mode & 0o777, kernel)
 
     def open(self, below: str, flags: int, *, links: bool = True) -> int:
         """A descriptor of what `below` leads to. Raises OSError: EXDEV where it leads out."""
@@ -41,15 +44,25 @@ class Root:
 
     def canonical(self, fd: int, below: str) -> list[str]:
         """The names that lead to what `fd` was opened on by `below`, free of links and `..`. Raises OSError where it is gone or outside by now."""
+        names, gone = self._told(fd, below)
+        if gone and not self._leads_to(names, fd):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return names
+
+    def last(self, fd: int, below: str) -> list[str]:
+        """As `canonical`; of what is gone by now, the names that it had last."""
+        names, gone = self._told(fd, below)
+        return [*names[:-1], names[-1].removesuffix(_GONE)] if gone else names
+
+    def _told(self, fd: int, below: str) -> tuple[list[str], bool]:
+        """The names as the kernel tells them, and whether it may be telling that what they led to is gone."""
         if not self.kernel:
-            return [name for name in beneath.plain(below) if name != "."]
+            return [name for name in beneath.plain(below) if name != "."], False
         top, real = (os.readlink(f"/proc/self/fd/{number}") for number in (self.fd, fd))
         if real != top and not real.startswith(f"{top}/"):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         names = [name for name in real[len(top) :].split("/") if name]
-        if real.endswith(" (deleted)") and not self._leads_to(names, fd):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        return names
+        return names, bool(names) and names[-1].endswith(_GONE)
 
     def _leads_to(self, names: Sequence[str], fd: int) -> bool:
         try:
@@ -87,7 +100,7 @@ class Root:
 
     def descend(self, names: Sequence[str], *, create: bool = False) -> int:
         """A descriptor of the directory `names`, each opened without following a link, and made where it is missing and `create`."""
-        at = os.dup(self.fd)
+        at = os.open(".", _DIRECTORY, dir_fd=self.fd)  # a copy of it would share the place up to which somebody else has listed it
         try:
             for name in names:
                 below = self._enter(at, name, create)
@@ -99,12 +112,20 @@ class Root:
         return at
 
     def _enter(self, at: int, name: str, create: bool) -> int:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(name, flags, dir_fd=at)
+            return os.open(name, _DIRECTORY, dir_fd=at)
         except FileNotFoundError:
             if not create:
                 raise
         with contextlib.suppress(FileExistsError):  # somebody else may make it just now
             os.mkdir(name, self.mode, dir_fd=at)
-        return os.open(name, flags, dir_fd=at)
+        return os.open(name, _DIRECTORY, dir_fd=at)
+
+
+def _real(fd: int, path: Path, kernel: bool) -> str:
+    """Where `path`, opened as `fd`, lies, free of links: as the kernel tells it of what was opened, where it can."""
+    with contextlib.suppress(OSError):
+        real = os.readlink(f"/proc/self/fd/{fd}") if kernel else ""
+        if real.startswith("/") and not real.endswith(_GONE):
+            return real
+    return os.path.realpath(path)

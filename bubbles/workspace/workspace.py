@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bubbles.errors import Misconfigured, OutsideWorkspace, Refused, ToolError
 from bubbles.workspace import beneath
 from bubbles.workspace.editing import exchange
 from bubbles.workspace.faults import told
-from bubbles.workspace.grant import Grant
+from bubbles.workspace.grant import Grant, apart
 from bubbles.workspace.listing import Entry, Listing, listing
 from bubbles.workspace.names import is_litter, shown, taken
 from bubbles.workspace.replacing import replace
@@ -29,7 +30,8 @@ READ_MOST = 16 * 1024 * 1024  # bytes of one read, and of a file that is edited
 WRITE_MOST = 16 * 1024 * 1024
 MEDIA_MOST = 20 * 1024 * 1024
 DEPTH_MOST = 8
-SECRET = ("config.json", "session.jsonl")  # of a session: neither read nor written
+READABLE = ("MEMORY.md", "SOUL.md", "HEARTBEATS.md")  # of what lies in a session's directory itself; all else there is neither read nor written
+TREES = ("work", "data", "skills")
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 
 
@@ -80,8 +82,8 @@ class _Target:
 class Workspace:
     """The files of one session, as its tools may use them. `refused` says which grants were left out, and why."""
 
-    def __init__(self, roots: Sequence[Root], secrets: Sequence[Path], write: WritePolicy, refused: Sequence[str] = ()) -> None:
-        self._roots, self._secrets, self._write = tuple(roots), tuple(secrets), write
+    def __init__(self, roots: Sequence[Root], home: Path, write: WritePolicy, refused: Sequence[str] = ()) -> None:
+        self._roots, self._home, self._write = tuple(roots), home, write
         self.refused = tuple(refused)
         self._lock = threading.Lock()
         self._users = 1  # the owner, and each method while it runs
@@ -99,15 +101,16 @@ class Workspace:
         for name in ("work", "data"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=roots[0].fd)
-        for grant in grants:
+        alone = apart(grants)
+        refused += [f"the workspace {grant.path} is a part of one that may be written" for grant in grants if grant not in alone]
+        for grant in alone:
             try:
                 roots.append(Root.of(grant.check(home), grant, resolves))
             except Misconfigured as error:
                 refused.append(error.text)
             except OSError as error:
                 refused.append(f"the workspace {grant.path} cannot be opened: {error.strerror}")
-        secrets = [home / "config.json", *(session_dir / name for name in SECRET)]
-        return cls(roots, secrets, write or WritePolicy(), refused)
+        return cls(roots, home, write or WritePolicy(), refused)
 
     def close(self) -> None:
         """Let go of the roots, as soon as no method runs any more."""
@@ -211,9 +214,11 @@ class Workspace:
 
     @contextlib.contextmanager
     def _file(self, path: str) -> Iterator[tuple[int, os.stat_result]]:
-        with self._at(path, os.O_RDONLY) as (_, fd, _below):
+        with self._at(path, os.O_RDONLY) as (root, fd, below):
             found = os.fstat(fd)
             self._ordinary(path, found)
+            if root.grant is None and not _is_readable(root.last(fd, below)):
+                raise _own(path)  # by its name too: between the opening and the look at the others it may have been replaced
             yield fd, found
 
     @contextlib.contextmanager
@@ -256,16 +261,40 @@ class Workspace:
         if not stat.S_ISREG(found.st_mode):
             raise ToolError(f"{shown(path)} is not a regular file")
         if (found.st_dev, found.st_ino) in self._hidden():
-            raise Refused(f"{shown(path)} is one of Bubbles' own files, which tools neither read nor write")
+            raise _own(path)
 
     def _hidden(self) -> frozenset[tuple[int, int]]:
-        """(dev, ino) of the secret files as they lie now: a hard link or another spelling does not help."""
-        ids = []
-        for secret in self._secrets:
+        """(dev, ino) of our own files as they lie now, in the session and at the top of the home: a hard link or another spelling does not help."""
+        beside, own = _files_at(self._roots[0].descend([])), {}
+        with contextlib.suppress(OSError):
+            own = _files_at(os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        readable = [beside.pop(name) for name in READABLE if name in beside]
+        return frozenset(_ids([*own.values(), *beside.values()]) - _ids(readable))
+
+
+def _files_at(fd: int) -> dict[str, os.stat_result]:
+    """What lies in the open directory and is none itself, by its name; closes it. What is half written is left out."""
+    found = {}
+    try:
+        for name in itertools.filterfalse(is_litter, os.listdir(fd)):
             with contextlib.suppress(OSError):
-                found = os.lstat(secret)
-                ids.append((found.st_dev, found.st_ino))
-        return frozenset(ids)
+                found[name] = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    finally:
+        os.close(fd)
+    return {name: one for name, one in found.items() if not stat.S_ISDIR(one.st_mode)}
+
+
+def _ids(found: Iterable[os.stat_result]) -> set[tuple[int, int]]:
+    return {(one.st_dev, one.st_ino) for one in found}
+
+
+def _is_readable(names: Sequence[str]) -> bool:
+    """Whether what `names` lead to from the session's directory may be read, if it is a file."""
+    return names[0] in (READABLE if len(names) == 1 else TREES) if names else False
+
+
+def _own(path: str) -> Refused:
+    return Refused(f"{shown(path)} is one of Bubbles' own files, which tools neither read nor write")
 
 
 def _small(path: str, found: os.stat_result, most: int) -> None:

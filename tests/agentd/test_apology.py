@@ -8,7 +8,7 @@ from bubbles.agentd.apology import language_of, notice
 
 
 def told(outcome: str, **changed: object) -> str:
-    usual: dict[str, object] = {"origin": "user", "retries": 2, "steps": 40, "language": "en", "last_at": float("-inf"), "now": 1000.0}
+    usual: dict[str, object] = {"awaited": True, "retries": 2, "steps": 40, "language": "en", "last_at": float("-inf"), "now": 1000.0}
     return notice(outcome, **{**usual, **changed})  # type: ignore[arg-type]
 
 
@@ -32,7 +32,7 @@ def test_every_other_error_has_one_fixed_text() -> None:
 
 @pytest.mark.parametrize("outcome", ["failed:rate_limited", "failed:bug", "failed:empty"])
 def test_nobody_is_told_of_a_turn_that_nobody_asked_for(outcome: str) -> None:
-    assert told(outcome, origin="system") == ""
+    assert told(outcome, awaited=False) == ""
 
 
 @pytest.mark.parametrize(("last_at", "silent"), [(1000.0, True), (940.1, True), (940.0, False), (0.0, False), (1500.0, False)])
@@ -42,7 +42,7 @@ def test_one_notice_a_minute(last_at: float, silent: bool) -> None:
 
 def test_the_iteration_limit_is_no_error() -> None:
     assert "40" in told("limit", last_at=999.0)
-    assert "40" in told("limit", origin="system")
+    assert "40" in told("limit", awaited=False)
 
 
 @pytest.mark.parametrize("outcome", ["replied", "silent"])

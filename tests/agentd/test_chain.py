@@ -36,7 +36,7 @@ def test_a_question_is_answered_and_stands_in_history(home: Home) -> None:
         assert user["content"].endswith("what is 2+2?")
         assert assistant == {"role": "assistant", "content": "4"}
         assert w.ends()[0]["messages"][0]["text"] == "what is 2+2?"
-        assert (home.turns / "s.jsonl").read_bytes() == b""
+        assert w.until(lambda: (home.turns / "s.jsonl").read_bytes() == b"")
 
 
 def test_tools_act_in_the_session_and_their_results_reach_the_model(home: Home) -> None:
@@ -283,7 +283,7 @@ def test_any_name_is_a_session(home: Home, name: str) -> None:
         w.start()
         assert w.say("hello", name).text == "ok"
         assert [path.name for path in home.sessions.iterdir()] == [safe(name)]
-        assert {p.name for p in home.root.iterdir()} <= {"config.json", "sessions", "session_homes", "turns", "spool", "run", "log", "cron"}
+        assert {p.name for p in home.root.iterdir()} <= {"config.json", "sessions", "session_homes", "turns", "spool", "run", "log", "cron", "usage"}
 
 
 def test_words_that_no_encoding_can_carry(home: Home) -> None:

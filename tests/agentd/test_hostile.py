@@ -85,6 +85,18 @@ LINES = [
     {"meta": "turn", "end": True, "turn": "x", "messages": 7},
     {"meta": "turn", "end": True, "turn": "x", "messages": [7]},
     {"meta": "compaction", "summary": "x", "kept": "x"},
+    {
+        "meta": "turn",
+        "turn": "x",
+        "origin": "user",
+        "outcome": "failed:bug",
+        "notice": "sorry",
+        "messages": [{"id": "one"}],
+        "says": [],
+        "at": "today",
+    },
+    {"meta": "turn", "turn": "x", "origin": "user", "outcome": "replied", "messages": [{"id": "one", "said": 7}], "says": 7, "at": 1.0},
+    {"meta": "turn", "turn": "x", "origin": "user", "outcome": 7, "messages": [{"id": ["one"]}], "says": [7]},
     [],
 ]
 
@@ -96,7 +108,7 @@ def test_a_line_of_a_wrong_shape_poisons_no_session(home: Home, line: object) ->
         w.say("one")
         w.kill("agentd")
         path = home.session("s") / "session.jsonl"
-        end = {"meta": "turn", "turn": "t", "end": True, "messages": [], "outcome": "replied", "says": []}
+        end = {"meta": "turn", "turn": "t", "end": True, "messages": [], "outcome": "replied", "says": [], "at": 1.0}
         path.write_text(path.read_text() + json.dumps(line) + "\n" + json.dumps(end) + "\n")
         w.start("agentd")
         heard = w.say("two")

@@ -44,6 +44,7 @@ def write(w: World, sizes: list[int]) -> None:
     """A session of turns whose closing lines are of these sizes, and a damaged one among them."""
     w.start()
     w.say("hello")
+    w.until(lambda: not w.journal())  # or what is appended by hand would stand between that turn's end and the end of the file
     w.kill("agentd")
     with (w.home.session("s") / "session.jsonl").open("a") as file:
         for n, size in enumerate(sizes):

@@ -6,20 +6,23 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from bubbles import config, ids, starter
 from bubbles.bus.dial import Dial
 from bubbles.messages import Inbound, Sender, to_dict
 from bubbles.paths import Home
 from bubbles.spool import Queue
-from tests.fakes.start import FakeModel, model
+from tests.fakes.start import FakeModel, FakePlatform, model
 
 Part = dict[str, Any]
 _WAIT_S = 60.0
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -51,6 +54,12 @@ class World:
     def start(self, *names: str) -> None:
         for name in names or ("modeld", "agentd"):
             self.running[name] = starter.start(self.home, name)
+
+    def channel(self, name: str, platform: FakePlatform, *options: str, ready: bool = True, log: BinaryIO | None = None) -> starter.Started:
+        """Start the test channel (tests/fakes/channel.py) as `channel-NAME`, which is what `kill` calls it. Its words go to `log`, else to a file."""
+        argv = [sys.executable, "-m", "tests.fakes.channel", name, "--url", platform.url, *options]
+        started = self.running[f"channel-{name}"] = starter.Started(self.home, f"channel-{name}", ["env", f"PYTHONPATH={_ROOT}", *argv], log)
+        return started.wait() if ready else started
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         started = self.running.pop(name)

@@ -50,6 +50,21 @@ def test_no_file_means_all_defaults(home: Home) -> None:
 @pytest.mark.parametrize(
     ("section", "raw"),
     [
+        (
+            "tools",
+            {
+                "sandbox": {
+                    "backend": "bwrap",
+                    "network": "none",
+                    "unattended_network": "public",
+                    "allow_domains": ["example.org"],
+                    "binds": ["/opt", {"path": "/srv", "to": "/mnt/y"}],
+                    "limits": {"processes": 64},
+                    "allow_debug": True,
+                }
+            },
+        ),
+        ("tools", {"sandbox": {"backend": "local", "network": "host"}}),
         ("tools", {"sandbox": {"backend": "local", "pass_env": ["FOO"]}, "exec": {"timeout_s": 600, "path_append": "/opt/x/bin"}}),
         ("tools", {"files": {"write_soul": True}, "exec": {"timeout_s": 900, "timeout_max_s": 3600}}),
         ("agents", {"defaults": {"interjection": "preempt", "timezone": "Europe/Berlin", "language": "zh", "concurrency": 3}}),
@@ -94,7 +109,7 @@ def test_values_arrive_as_they_are_meant(home: Home, tmp_path: Path) -> None:
         ({"agents": {"defaults": {"max_tokens": 128000}}}, "max_tokens (128000) must be less than context_tokens (128000)"),
         ({"agents": {"defaults": {"context_tokens": 5000}}}, "keep_tokens (24000) must be less than context_tokens (5000); max_tokens (8192)"),
         ({"agents": {"defaults": {"context_tokens": 4095}}}, "context_tokens: found 4095; allowed: a whole number from 4096 to 10000000; the prompt"),
-        ({"agents": {"defaults": {"provider": "gpt5"}}}, 'provider: found "gpt5"; allowed: one of custom, ollama, vllm, embedded; or ""'),
+        ({"agents": {"defaults": {"provider": "gpt5"}}}, 'provider: found "gpt5"; allowed: one of anthropic, openai, gemini'),
         ({"agents": {"defaults": []}}, "agents.defaults: found a list; allowed: an object"),
         ({"agents": 3}, "agents: found a number; allowed: an object"),
         ({"agents": None}, "agents: found null"),
@@ -113,6 +128,21 @@ def test_values_arrive_as_they_are_meant(home: Home, tmp_path: Path) -> None:
         ({"tools": {"sandbox": {"pass_env": ["BUBBLES_HOME"]}}}, "BUBBLES_HOME is never passed: it is Bubbles' own"),
         ({"tools": {"workspaces": [{"path": "/a", "mode": "x"}]}}, "tools.workspaces[0].mode"),
         ({"tools": {"sandbox": {"pass_env": ["A B"]}}}, "tools.sandbox.pass_env"),
+        ({"tools": {"sandbox": {"backend": "chroot"}}}, 'found "chroot"; allowed: one of "local", "local_isolated", "bwrap"'),
+        ({"tools": {"sandbox": {"network": "lan"}}}, 'found "lan"; allowed: one of "", "none", "public", "host"'),
+        ({"tools": {"sandbox": {"network": "none"}}}, 'tools.sandbox: the sandbox local_isolated cannot keep commands from the network'),
+        ({"tools": {"sandbox": {"backend": "local", "network": "public"}}}, "the sandbox local cannot keep commands from the network"),
+        ({"tools": {"sandbox": {"unattended_network": ""}}}, "tools.sandbox.unattended_network"),
+        ({"tools": {"sandbox": {"allow_domains": ["*.example.org"]}}}, "what lies below one is meant with it: write 'example.org'"),
+        ({"tools": {"sandbox": {"allow_domains": ["http://example.org"]}}}, "without scheme, port or path"),
+        ({"tools": {"sandbox": {"allow_domains": ["a..b"]}}}, "'a..b' is none"),
+        ({"tools": {"sandbox": {"allow_domains": ["127.0.0.1"]}}}, "'127.0.0.1' is an address"),
+        ({"tools": {"sandbox": {"allow_domains": ["文.cn"]}}}, "as machines write them (xn--…)"),
+        ({"tools": {"sandbox": {"binds": ["/"]}}}, "tools.sandbox.binds[0]: / may not be shown in a jail: it holds far more"),
+        ({"tools": {"sandbox": {"binds": [{"path": "/srv/x", "to": "/data"}]}}}, "its place in the jail is not below /mnt"),
+        ({"tools": {"sandbox": {"binds": ["/srv/x:rw", "/srv/x/y"]}}}, "binds: /srv/x/y: its place in the jail lies where commands can write"),
+        ({"tools": {"sandbox": {"binds": ["/srv/x", "/srv/x"]}}}, "two of them have the same place"),
+        ({"tools": {"sandbox": {"limits": {"memory_bytes": 1}}}}, "tools.sandbox.limits.memory_bytes"),
         ({"tools": {"files": {"write_soul": "yes"}}}, "tools.files.write_soul"),
         ({"providers": {"custom": {"base_url": "localhost:8000"}}}, "providers.custom.base_url"),
         ({"providers": {"custom": {"base_url": "http://h:99999/"}}}, "providers.custom.base_url"),
@@ -120,7 +150,11 @@ def test_values_arrive_as_they_are_meant(home: Home, tmp_path: Path) -> None:
         ({"providers": {"custom": {"headers": {"a b": "c"}}}}, "providers.custom.headers"),
         ({"providers": {"embedded": {"model_path": "m.gguf"}}}, "providers.embedded.model_path"),
         ({"channels": {"people": {"ann": ["nobody"]}}}, "channels.people"),
+        ({"channels": {"people": {"ann": ["telegram:42"], "bob": ["telegram:42"]}}}, "channels.people"),
         ({"channels": {"session_mode": "x"}}, "channels.session_mode"),
+        ({"gateway": {"alerts": "nobody"}}, "gateway.alerts"),
+        ({"gateway": {"alerts": "cli:main"}}, "gateway.alerts"),
+        ({"agents": {"limits": {"queued": 0}}}, "agents.limits.queued"),
         ({"version": 0}, "version"),
         ({"version": "1"}, "version"),
         ({"version": True}, "version"),
@@ -155,6 +189,19 @@ def test_a_workspace_that_is_away_is_left_out_and_told(home: Home, tmp_path: Pat
     assert len(load(home, raw, "tools").tools.workspaces) == 2
 
 
+def test_a_bind_that_is_away_is_left_out_and_told(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    raw = {"tools": {"sandbox": {"binds": [{"path": str(tmp_path / name), "to": f"/mnt/{name}"} for name in ("here", "away")]}}}
+    settings = load(home, raw, "tools")
+    assert [bind.path for bind in settings.tools.sandbox.binds] == [str(tmp_path / "here")]
+    assert settings.warnings == (f"{home.config}: tools.sandbox.binds: {tmp_path}/away is not there; it is left out",)
+
+
+def test_domains_are_written_one_way(home: Home) -> None:
+    settings = load(home, {"tools": {"sandbox": {"allow_domains": [" Example.ORG. ", "xn--fsq.cn", "org"]}}}, "tools")
+    assert settings.tools.sandbox.allow_domains == ["example.org", "xn--fsq.cn", "org"]
+
+
 def test_every_fault_is_told_at_once(home: Home) -> None:
     with pytest.raises(Misconfigured) as caught:
         load(home, {"agents": {"defaults": {"temperature": 9, "api_retries": -1}}}, "agents")
@@ -166,16 +213,12 @@ def test_every_fault_is_told_at_once(home: Home) -> None:
     ("raw", "remedy"),
     [
         ({"channels": {"telegram": {"enabled": True}}}, "channels.telegram.enabled to false"),
-        ({"tools": {"sandbox": {"backend": "bwrap"}}}, 'tools.sandbox.backend to "local_isolated"'),
         ({"tools": {"web": {"search": {"api_key": "tvly-secret"}}}}, 'tools.web.search.api_key to ""'),
         ({"tools": {"mcpServers": {"a": {"command": "x"}}}}, "tools.mcp_servers to {}"),
         ({"channels": {"sendProgress": False}}, "channels.send_progress to true"),
         ({"channels": {"sendToolHints": False}}, "channels.send_tool_hints to true"),
-        ({"channels": {"sessionMode": "user"}}, 'channels.session_mode to "channel"'),
-        ({"channels": {"people": {"ann": ["telegram:42"]}}}, "channels.people to {}"),
         ({"gateway": {"port": 8080}}, "gateway.port to 0"),
         ({"gateway": {"host": "0.0.0.0"}}, 'gateway.host to "127.0.0.1"'),
-        ({"gateway": {"alerts": "telegram:42"}}, 'gateway.alerts to ""'),
     ],
 )
 def test_a_setting_without_its_feature_is_refused_and_not_ignored(home: Home, raw: Any, remedy: str) -> None:
@@ -237,7 +280,7 @@ def test_nothing_of_what_is_not_built_is_accepted_and_ignored(home: Home, key: K
 
 def test_all_platforms_and_what_they_hold_are_tried() -> None:
     tried = {dotted(key) for key, _ in UNBUILT}
-    assert {"channels.telegram.allow_from", "channels.slack.dm.policy", "channels.email.on_uncertain", "providers.anthropic.api_key"} <= tried
+    assert {"channels.telegram.allow_from", "channels.slack.dm.policy", "channels.email.on_uncertain", "providers.openai_codex.headers"} <= tried
     assert len({key[:2] for key, _ in UNBUILT if key[0] == "channels"}) == 11
 
 
@@ -449,7 +492,7 @@ def test_secrets_are_shown_nowhere_and_known_to_the_redactor(home: Home) -> None
         {"providers": {"custom": {"base_url": "http://me:sk-secret@host/v1"}}},
         {"tools": {"mcp_servers": {"a": {"env": {"K": {"v": "sk-secret"}}}}}},
         {"channels": {"telegram": {"token": "1:secret"}, "email": {"imap_password": "secret"}}},
-        {"providers": {"anthropic": {"api_key": "sk-secret", "headers": {"X-A": "secret"}}}},
+        {"providers": {"openai_codex": {"headers": {"X-A": "secret"}}}},
     ],
 )
 def test_a_complaint_shows_no_secret(home: Home, raw: Any) -> None:
@@ -596,3 +639,18 @@ def test_whatever_the_environment_says_it_loads_or_is_misconfigured(
     variable = f"BUBBLES_{section.upper()}__{'__'.join(key).upper()}"
     said = complaint(home, **{variable: text})
     assert not said or variable in said
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "remedy"),
+    [
+        ({"pass_env": ["GITHUB_PAT"]}, "take GITHUB_PAT out of tools.sandbox.pass_env"),
+        ({"backend": "local", "network": "none"}, 'set tools.sandbox.backend to "bwrap", or tools.sandbox.network to "host"'),
+        ({"binds": ["/usr/share/x"]}, '"to": "/mnt/x"'),
+        ({"binds": ["/etc/ssh"]}, "take /etc/ssh out of tools.sandbox.binds"),
+    ],
+)
+def test_what_a_sandbox_refuses_says_what_to_do(sandbox: dict[str, object], remedy: str, tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        config.settings_of(Home(tmp_path), {"tools": {"sandbox": sandbox}}, "tools")
+    assert remedy in caught.value.remedy

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bubbles import log
 from bubbles.cron.ops import Ops
 from bubbles.cron.service import Service
 from bubbles.errors import DataError, Misconfigured, ProtocolError, TryAgain
@@ -98,6 +99,15 @@ def test_a_job_for_one_time_runs_once_and_is_over(world: World) -> None:
     assert world.service.look() is None
     assert world.agentd_takes() == []
     assert (world.job(id)["enabled"], world.job(id)["next"], world.job(id)["last"]) == (False, None, "begun")
+
+
+def test_a_key_that_is_cut_in_two_leaves_nothing_in_the_log(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    world.add({"kind": "at", "at": NOW + 1}, f"{'a' * 170} 123456789:AAHk5xabcdefghijklmnopqrstuvwxyz_12 and so on")
+    world.now += 1
+    world.service.look()
+    told = capfd.readouterr().err
+    assert f"a {log.STRUCK}" in told
+    assert "AAHk5x" not in told
 
 
 def test_a_job_without_a_session_names_none(world: World) -> None:

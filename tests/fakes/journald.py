@@ -1,13 +1,19 @@
-"""Stands in for journald: a real datagram socket that reads the native protocol as systemd's `journal/journald-native.c` does."""
+"""Stands in for journald: a real datagram socket that reads the native protocol as systemd's `journal/journald-native.c` does, and a
+`journalctl` beside it that prints what was put there."""
 
 from __future__ import annotations
 
 import array
+import json
 import os
+import shlex
 import socket
 import struct
+import sys
+import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 _FIRST_OUT_OF_FIELD = b"="
 
@@ -39,6 +45,31 @@ class Journald:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+class Kept:
+    """What journald keeps: entries in a file, and in the directory `bin` a `journalctl` that prints them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store, self.bin = directory / "store", directory / "bin"
+        self.store.touch()
+        self.bin.mkdir()
+        script, program = self.bin / "journalctl", Path(__file__).with_name("journalctl.py")
+        script.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(program), str(self.store)])} "$@"\n')
+        script.chmod(0o755)
+
+    def keep(self, *entries: dict[str, Any], at: float | None = None, pid: int = 1000, uid: int | None = None) -> None:
+        """Put entries, as they come by the protocol or as journalctl prints them (bytes that are no text: a list of numbers)."""
+        with self.store.open("a") as file:
+            for n, entry in enumerate(entries):
+                now = (time.time() if at is None else at) + n * 1e-6
+                trusted = {"_UID": str(os.geteuid() if uid is None else uid), "_PID": str(pid), "_BOOT_ID": "b"}
+                times = {"__REALTIME_TIMESTAMP": f"{now * 1e6:.0f}", "_SOURCE_REALTIME_TIMESTAMP": f"{now * 1e6:.0f}", "__CURSOR": "s=1"}
+                file.write(json.dumps({**times, **entry, **trusted}) + "\n")
+
+    def refuse(self, why: str) -> None:
+        """From now on nobody may read it."""
+        self.store.write_text(f"{why}\n")
 
 
 def parse(data: bytes) -> dict[str, str]:

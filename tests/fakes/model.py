@@ -10,223 +10,117 @@ what was seen (of connections, those that came since). With --with-parent it end
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import sys
 import time
-from collections import deque
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.script import Refusal, Script, Speech, error_body
+from tests.fakes.script import Refusal, Speech, error_body
+from tests.fakes.signing import signature
+from tests.fakes.vendors import wordings
+from tests.fakes.wire import Asked, Connection, arguments, event, serve
 
-_KEPT = 2000  # bodies remembered
-
-
-class Model:
-    """What all connections share: the script and what was seen."""
-
-    def __init__(self, script: dict[str, Any]) -> None:
-        self.use(script)
-
-    def use(self, script: dict[str, Any]) -> None:
-        self.script = Script(script)
-        self.requests = 0
-        self.aborted = 0
-        self.connections = 0
-        self.open = 0
-        self.seen: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-
-    def told(self) -> dict[str, Any]:
-        seen = list(self.seen)
-        counts = {"requests": self.requests, "aborted": self.aborted, "open": self.open, "connections": self.connections}
-        parsed = [_parsed(item["raw"]) for item in seen]
-        return {**counts, "bodies": parsed, "raw": [i["raw"] for i in seen], "headers": [i["headers"] for i in seen], "at": [i["at"] for i in seen]}
+_REASONING = {"openrouter", "groq", "vllm", "ollama"}  # who call it `reasoning`
+_FORMAT = "anthropic-claude-v1"  # of OpenRouter's details
 
 
-def _parsed(raw: str) -> Any:
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return None
+class Chat(Connection):
+    """A connection to who speaks OpenAI's chat protocol, in the words of the vendor that the script names."""
 
-
-class Connection(asyncio.Protocol):
-    """One keep-alive connection: a request at a time."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.buffer = bytearray()
-        self.task: asyncio.Task[None] | None = None
-        self.counted = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        self._serve()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.task:
-            self.task.cancel()
-
-    def _serve(self) -> None:
-        """Begin the next request that lies in the buffer whole, if none is being answered."""
-        end = self.buffer.find(b"\r\n\r\n")
-        if self.task or end < 0:
-            return
-        first, *lines = bytes(self.buffer[:end]).decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        size = int(headers.get("content-length", "0"))
-        if len(self.buffer) < end + 4 + size:
-            return
-        body = bytes(self.buffer[end + 4 : end + 4 + size])
-        del self.buffer[: end + 4 + size]
-        method, path, _ = first.split(" ")
-        self.task = asyncio.get_running_loop().create_task(self._answer(method, path, headers, body))
-
-    async def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
-        try:
-            await self._route(method, path.partition("?")[0], headers, body)
-        except Refusal as refusal:
-            self.whole(refusal.status, refusal.body)
-        self.task = None
-        self._serve()
-
-    async def _route(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
-        if path == "/_seen":
-            return self.whole(200, self.model.told())
-        if path == "/_script":
-            self.model.use(json.loads(body))
-            return self.whole(200, {})
+    async def route(self, asked: Asked) -> None:
         key = self.model.script.key
-        if key and headers.get("authorization") != f"Bearer {key}":
-            self.model.requests += path == "/v1/chat/completions"
-            raise Refusal(*error_body(401))
-        if (method, path) == ("GET", "/v1/models"):
+        question = (asked.method, asked.path) == ("POST", "/v1/chat/completions")
+        if key and asked.headers.get("authorization") != f"Bearer {key}":
+            if question:
+                self.note(asked)
+            raise Refusal(*(self.told("bad_key") if self.model.script.vendor else error_body(401)))
+        if (asked.method, asked.path) == ("GET", "/v1/models"):
             return self.whole(200, {"object": "list", "data": self.model.script.listed()})
-        if (method, path) == ("POST", "/v1/chat/completions"):
-            return await self._complete(headers, body)
-        raise Refusal(*error_body(404, "unknown_url", f"Unknown request URL: {method} {path}"))
+        if question:
+            return await self.complete(asked)
+        raise Refusal(*error_body(404, "unknown_url", f"Unknown request URL: {asked.method} {asked.path}"))
 
-    async def _complete(self, headers: dict[str, str], raw: bytes) -> None:
-        model = self.model
-        model.requests += 1
-        model.connections += not self.counted
-        self.counted = True
-        model.seen.append({"raw": raw.decode("utf-8", "replace"), "headers": headers, "at": time.time()})
-        asked = _parsed(raw.decode("utf-8", "replace"))
-        model.script.check(asked)
-        rule, said = model.script.choose(asked["messages"])
-        model.open += 1
-        try:
-            await asyncio.sleep(rule.get("delay_s", 0))
-            await self._act(rule, Speech(rule, said, model.requests), asked, len(raw))
-        except asyncio.CancelledError:
-            model.aborted += 1
-            raise
-        finally:
-            model.open -= 1
+    async def complete(self, asked: Asked) -> None:
+        self.note(asked)
+        script, body = self.model.script, asked.body
+        script.check(body)
+        rule, said = script.choose(body["messages"])
+        await self.play(rule, lambda: self._act(rule, Speech(rule, said, self.model.requests), body, len(asked.raw)))
 
-    async def _act(self, rule: dict[str, Any], speech: Speech, asked: dict[str, Any], size: int) -> None:
+    def told(self, fault: str) -> wordings.Told:
+        """The status and the body of a fault, in the words of the script's vendor."""
+        return wordings.of(self.model.script.vendor or "openai", fault)
+
+    def usage(self, speech: Speech, size: int) -> dict[str, Any]:
+        """What a question of `size` bytes and its answer are told to have taken."""
+        return speech.usage(size)
+
+    async def _act(self, rule: dict[str, Any], speech: Speech, body: dict[str, Any], size: int) -> None:
+        headers, streamed = rule.get("headers"), bool(body.get("stream"))
+        if rule.get("fault") and not (streamed and "after" in rule):
+            return self.whole(*self.told(rule["fault"]), headers)
         if rule.get("status") or rule.get("error"):
-            status, body = error_body(rule.get("status", 0), rule.get("error"))
-            return self.whole(status, rule.get("body", body), rule.get("headers"))
+            status, told = error_body(rule.get("status", 0), rule.get("error"))
+            return self.whole(status, rule.get("body", told), headers)
         if "body" in rule:
-            return self.whole(200, rule["body"], rule.get("headers"))
-        if rule.get("cut") == 0:
-            return self.transport.abort()
-        if asked.get("stream"):
-            return await self._stream(rule, speech, asked, size)
-        choice = {"index": 0, "message": speech.message(), "logprobs": None, "finish_reason": speech.finish}
-        whole = {**self._head(asked, "chat.completion"), "choices": [choice], "usage": speech.usage(size)}
-        return self.whole(200, whole, rule.get("headers"), cut="cut" in rule)
+            return self.whole(200, rule["body"], headers)
+        if streamed:
+            return await self._stream(rule, speech, body, size)
+        message = self._voiced(speech.message(), signature(speech.reasoning))
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": speech.finish}
+        answer = {**self._head(body, "chat.completion"), "choices": [choice], "usage": self.usage(speech, size)}
+        return self.whole(200, answer, headers, cut="cut" in rule)
 
-    def _head(self, asked: dict[str, Any], kind: str) -> dict[str, Any]:
-        return {"id": f"chatcmpl-{self.model.requests}", "object": kind, "created": int(time.time()), "model": asked["model"]}
+    def _head(self, body: dict[str, Any], kind: str) -> dict[str, Any]:
+        tier = {"service_tier": "on_demand"} if self.model.script.vendor == "groq" else {}
+        return {"id": f"chatcmpl-{self.model.requests}", "object": kind, "created": int(time.time()), "model": body["model"], **tier}
 
-    async def _stream(self, rule: dict[str, Any], speech: Speech, asked: dict[str, Any], size: int) -> None:
-        head = self._head(asked, "chat.completion.chunk")
-        with_usage = (asked.get("stream_options") or {}).get("include_usage")
-        extra = {"usage": None} if with_usage else {}
-        self._begin(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(rule.get("headers") or {})})
-        deltas = speech.deltas()
-        sent = 0
-        while True:
-            for delta in deltas:
-                if "cut" in rule and sent >= rule["cut"]:
-                    return self._cut()
-                if "fail" in rule and sent >= rule.get("after", 1):
-                    self._event({"error": rule["fail"]})
-                    return self._end()
-                self._event({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], **extra})
-                sent += 1
-                if "pause_s" in rule or rule.get("endless"):
-                    await asyncio.sleep(rule.get("pause_s", 0.01))
-            if not rule.get("endless"):
-                break
-        self._event({**head, "choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": speech.finish}], **extra})
+    def _deltas(self, speech: Speech) -> list[dict[str, Any]]:
+        """The deltas of a stream; a signature comes after all that it signs."""
+        made = [self._voiced(delta) for delta in speech.deltas()]
+        if speech.reasoning and self.model.script.vendor == "openrouter":
+            last = max(n for n, delta in enumerate(made) if "reasoning" in delta)
+            signed = {"type": "reasoning.text", "text": "", "signature": signature(speech.reasoning), "format": _FORMAT, "index": 0}
+            made.insert(last + 1, {"content": "", "reasoning": None, "reasoning_details": [signed]})
+        return made
+
+    def _voiced(self, message: dict[str, Any], signed: str = "") -> dict[str, Any]:
+        """A message, or a piece of one, with its reasoning where the vendor puts it."""
+        if "reasoning_content" not in message or self.model.script.vendor not in _REASONING:
+            return message
+        rest, thought = {key: value for key, value in message.items() if key != "reasoning_content"}, message["reasoning_content"]
+        details = [{"type": "reasoning.text", "text": thought, "format": _FORMAT, "index": 0, **({"signature": signed} if signed else {})}]
+        return {**rest, "reasoning": thought, **({"reasoning_details": details} if self.model.script.vendor == "openrouter" else {})}
+
+    async def _stream(self, rule: dict[str, Any], speech: Speech, body: dict[str, Any], size: int) -> None:
+        with_usage = (body.get("stream_options") or {}).get("include_usage")
+        head = {**self._head(body, "chat.completion.chunk"), **({"usage": None} if with_usage else {})}
+
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+            return event({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]})
+
+        ending = [chunk({}, speech.finish)]
         if with_usage:
-            self._event({**head, "choices": [], "usage": speech.usage(size)})
-        self._chunk(b"data: [DONE]\n\n")
-        return self._end()
+            ending.append(event({**head, "choices": [], "usage": self.usage(speech, size)}))
+        failed = event(self._failed(rule)) if "fail" in rule or "fault" in rule else b""
+        await self.stream(rule, [chunk(delta) for delta in self._deltas(speech)], [*ending, b"data: [DONE]\n\n"], failed=failed)
 
-    def _event(self, body: dict[str, Any]) -> None:
-        self._chunk(b"data: " + json.dumps(body).encode() + b"\n\n")
-
-    def _chunk(self, data: bytes) -> None:
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def _end(self) -> None:
-        self.transport.write(b"0\r\n\r\n")
-
-    def _cut(self) -> None:
-        """Hand over what was written, then close without the ending that HTTP asks for."""
-        self.task = None
-        self.transport.close()
-
-    def _begin(self, status: int, headers: dict[str, Any]) -> None:
-        phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Unknown"
-        lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-        self.transport.write("\r\n".join([*lines, "", ""]).encode())
-
-    def whole(self, status: int, body: Any, headers: dict[str, Any] | None = None, *, cut: bool = False) -> None:
-        """An answer in one piece; with `cut`, only the first half of it."""
-        html = isinstance(body, str)
-        data = body.encode() if html else json.dumps(body).encode()
-        kind = "text/html" if html else "application/json"
-        self._begin(status, {"Content-Type": kind, "Content-Length": len(data), **(headers or {})})
-        self.transport.write(data[: len(data) // 2] if cut else data)
-        if cut:
-            self._cut()
+    def _failed(self, rule: dict[str, Any]) -> Any:
+        return {"error": rule["fail"]} if "fail" in rule else _within(self.told(rule["fault"])[1])
 
 
-async def serve(port: int, script: dict[str, Any], with_parent: bool) -> None:
-    """Serve until cancelled or, with `with_parent`, until standard input ends."""
-    loop = asyncio.get_running_loop()
-    model = Model(script)
-    server = await loop.create_server(lambda: Connection(model), "127.0.0.1", port, backlog=1024)
-    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
-    ended = asyncio.Event()
-    if with_parent:
-        loop.add_reader(sys.stdin.fileno(), lambda: sys.stdin.buffer.read1(4096) or ended.set())
-    await ended.wait()
+def _within(body: Any) -> Any:
+    """A body as it stands in a stream: an object with an error."""
+    return body if isinstance(body, dict) and isinstance(body.get("error"), dict) else {"error": body}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="tests.fakes.model", description="a scripted model that speaks the API of OpenAI")
-    parser.add_argument("--port", type=int, default=0)
+    parser = arguments("tests.fakes.model", "a scripted model that speaks the API of OpenAI")
     parser.add_argument("--script", type=Path)
-    parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
     chosen = parser.parse_args()
     script = json.loads(chosen.script.read_text()) if chosen.script else {}
-    asyncio.run(serve(chosen.port, script, chosen.with_parent))
+    asyncio.run(serve(Chat, "/v1", chosen.port, script, chosen.with_parent))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """A model's lines: which rule of a script answers a request, and what the API of OpenAI makes of it. It does not know HTTP.
 
+The fakes of other vendors (tests/fakes/vendors) play the same scripts, each in its own protocol.
+
 A script is one JSON object:
 
     {"rules": [RULE, …],          the first whose "when" fits and whose "times" are not used up answers
@@ -8,7 +10,8 @@ A script is one JSON object:
      "key": "…",                  the API key asked for ("" or absent: none)
      "window_tokens": n,          longer requests are refused as `context_length_exceeded`
      "dialect": "openai",         the rules of bubbles.kernel.context.check that a body is held against
-     "needs_reasoning": true}     an assistant message with calls must bring its reasoning_content back
+     "vendor": "deepseek",        whose words faults are told in (tests/fakes/vendors/wordings.py)
+     "needs_reasoning": true}     an assistant message with calls must bring its reasoning_content (elsewhere: its signatures) back
 
 A RULE, every part of it optional:
 
@@ -22,6 +25,10 @@ A RULE, every part of it optional:
     delay_s   before the first byte                                            pause_s   between two chunks
     cut       the connection is cut after so many chunks (0: before a byte)    endless   true: the reply is streamed for ever
     fail      a stream ends in this error object after `after` chunks (1)      object_arguments  true: arguments as an object, not as text
+    fault     one of the vendor's own, by name, e.g. "too_long": in place of an answer or, with `after`, in the midst of a stream
+    tokens    {"input", "output", "cached", "cache_write", "reasoning"}, told in the vendor's form: input and output count the others in
+    never     true: nothing is ever answered                                   stall     after so many chunks nothing more comes
+    blocked   true: the vendor's policy takes the answer                       ends      after so many chunks HTTP ends well, the answer not
 """
 
 from __future__ import annotations
@@ -32,10 +39,24 @@ import re
 from typing import Any
 
 from bubbles.kernel import context
+from tests.fakes.signing import signature
 
 _KNOWN = {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort"}
 _KNOWN |= {"temperature", "top_p", "n", "stop", "max_tokens", "max_completion_tokens", "seed", "presence_penalty", "frequency_penalty", "logit_bias"}
 _KNOWN |= {"user", "metadata", "store"}
+_OWN = {  # what vendors take besides
+    "openrouter": {"usage", "provider", "models", "transforms", "reasoning", "plugins", "route"},
+    "deepseek": {"thinking"},
+    "zhipu": {"thinking", "do_sample"},
+    "moonshot": {"thinking"},
+    "minimax": {"reasoning_split", "thinking"},
+    "dashscope": {"enable_thinking", "thinking_budget"},
+    "groq": {"reasoning_format", "include_reasoning"},
+    "volcengine": {"thinking"},
+    "siliconflow": {"enable_thinking", "thinking_budget"},
+}
+_MESSAGE_OWN = {"openrouter": {"reasoning", "reasoning_details", "reasoning_content", "cache_control"}}
+_ID_MOST = 40  # characters of a call's id, with OpenAI itself
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ERRORS = {  # status: (code, type, message)
     400: (None, "invalid_request_error", "Invalid request."),
@@ -89,6 +110,7 @@ class Script:
         self.key: str = script.get("key") or ""
         self.window_tokens: int = script.get("window_tokens") or 0
         self.dialect: str = script.get("dialect") or "openai"
+        self.vendor: str = script.get("vendor") or ""
         self.needs_reasoning: bool = bool(script.get("needs_reasoning"))
         self._used = [0] * len(self.rules)
 
@@ -108,15 +130,20 @@ class Script:
 
     def check(self, body: Any) -> None:
         """Raise Refusal where the API of OpenAI, or this script, would not take the body of a chat completion."""
-        for complaint in _complaints(body):
+        for complaint in _complaints(body, _KNOWN | _OWN.get(self.vendor, set())):
             raise Refusal(*error_body(400, message=complaint))
-        messages = body["messages"]
+        if self.vendor == "openai":
+            for id in (call.get("id", "") for message in body["messages"] for call in message.get("tool_calls") or []):
+                if len(id) > _ID_MOST:
+                    raise Refusal(*error_body(400, message=f"string too long. Expected a string with maximum length {_ID_MOST}, but got {len(id)}"))
+        messages = [_canonical(message, self.vendor) for message in body["messages"]]
         for complaint in context.check(messages, self.dialect):
             raise Refusal(*error_body(400, message=complaint))
         if self.needs_reasoning:
-            for n, message in enumerate(messages):
-                if message.get("tool_calls") and not message.get("reasoning_content"):
-                    raise Refusal(*error_body(400, message=f"messages[{n}]: reasoning_content must be passed back to the API"))
+            key = "reasoning_details" if self.vendor == "openrouter" else "reasoning_content"
+            for n, message in enumerate(body["messages"]):
+                if message.get("tool_calls") and not (_is_signed(message.get(key) or []) if self.vendor == "openrouter" else message.get(key)):
+                    raise Refusal(*error_body(400, message=f"messages[{n}]: {key} must be passed back to the API"))
         if self.window_tokens:
             asked = context.tokens(messages) + context.tokens(body.get("tools") or [])
             if asked > self.window_tokens:
@@ -124,10 +151,27 @@ class Script:
                 raise Refusal(*error_body(400, "context_length_exceeded", text))
 
 
-def _complaints(body: Any) -> list[str]:
+def _canonical(message: dict[str, Any], vendor: str) -> dict[str, Any]:
+    """A message of which what the API takes in several forms has the one that `context.check` knows."""
+    made = {key: value for key, value in message.items() if key not in _MESSAGE_OWN.get(vendor, ())}
+    content = made.get("content")
+    if isinstance(content, list) and content and all(part.get("type") in ("text", "image_url") for part in content):
+        made["content"] = text_of(content) or "(an image)"
+    elif content is None and made.get("tool_calls"):
+        made["content"] = ""
+    return made
+
+
+def _is_signed(details: list[dict[str, Any]]) -> bool:
+    """Whether reasoning came back whole and with its signature, be it in one piece or in those that it was streamed in."""
+    text = "".join(detail.get("text") or "" for detail in details)
+    return [detail["signature"] for detail in details if detail.get("signature")] == [signature(text)]
+
+
+def _complaints(body: Any, known: set[str]) -> list[str]:
     if not isinstance(body, dict):
         return ["We could not parse the JSON body of your request."]
-    found = [f"Unrecognized request argument supplied: {key}" for key in body if key not in _KNOWN]
+    found = [f"Unrecognized request argument supplied: {key}" for key in body if key not in known]
     if not isinstance(body.get("model"), str) or not body["model"]:
         found.append("you must provide a model parameter")
     messages = body.get("messages")
@@ -173,7 +217,7 @@ class Speech:
             self.text = (rule.get("reply") or "") + said
         self.reasoning: str = rule.get("reasoning") or ""
         self.calls = [self._call(n, call, number) for n, call in enumerate(rule.get("calls") or [])]
-        self.finish: str = rule.get("finish") or ("tool_calls" if self.calls else "stop")
+        self.finish: str = rule.get("finish") or ("content_filter" if rule.get("blocked") else "tool_calls" if self.calls else "stop")
 
     def _call(self, n: int, call: dict[str, Any], number: int) -> dict[str, Any]:
         arguments = call.get("arguments", {})
@@ -210,9 +254,18 @@ class Speech:
 
     def usage(self, asked_bytes: int) -> dict[str, Any]:
         """Tokens as counted (four bytes each), or as the script says."""
+        if tokens := self.rule.get("tokens"):
+            return _told(tokens)
         answered = len(json.dumps(self.message())) // 4
         counted = {"prompt_tokens": asked_bytes // 4, "completion_tokens": answered, "total_tokens": asked_bytes // 4 + answered}
         return self.rule.get("usage") or {**counted, "prompt_tokens_details": {"cached_tokens": 0}}
+
+
+def _told(tokens: dict[str, int]) -> dict[str, Any]:
+    """Tokens as OpenAI tells them: what was cached and what was thought are parts of the whole."""
+    found = {"prompt_tokens": tokens["input"], "completion_tokens": tokens["output"], "total_tokens": tokens["input"] + tokens["output"]}
+    details = {"prompt_tokens_details": {"cached_tokens": tokens.get("cached", 0)}}
+    return {**found, **details, "completion_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)}}
 
 
 def pieces(text: str, most: int) -> list[str]:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles.kernel.clip import LEAST_TOKENS, clean, clip
+from bubbles.kernel.clean import clean
+from bubbles.kernel.clip import LEAST_TOKENS, clip
 from bubbles.kernel.weight import tokens
 
 ANY = st.text(st.characters(exclude_categories=()))

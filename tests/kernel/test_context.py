@@ -170,6 +170,19 @@ def test_parts_of_text_become_text() -> None:
     assert build([user([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}])]) == [user("a\nb")]
 
 
+def test_pictures_stay_beside_the_words_they_came_with() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    broken = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    shown = user([{"type": "text", "text": "look"}, picture])
+    for shape in SHAPES:
+        assert build([user("hi"), said(), shown], shape)[-1] == shown
+    assert build([user("hi"), shown])[-1] == user([{"type": "text", "text": "hi"}, *shown["content"]])
+    assert build([user([broken, {"type": "text", "text": "look"}])]) == [user("look")]
+    assert build([user([picture])]) == [user([{"type": "text", "text": "(empty)"}, picture])]
+    assert check([user([picture])])
+    assert check([user([{"type": "text", "text": "look"}, broken, picture])])
+
+
 @pytest.mark.parametrize(
     ("given", "made"),
     [
@@ -195,5 +208,5 @@ def test_arguments(given: Any, made: str | None) -> None:
 
 def test_names_and_ids() -> None:
     assert [*map(call_name, ("exec", "a b", "x" * 99, "文", None))] == ["exec", "a_b", "x" * 64, "unknown", "unknown"]
-    assert call_id("x" * 64, "c1", {"x" * 64}) == "x" * 56 + "_2"
+    assert call_id("x" * 64, "c1", {"x" * 40}) == "x" * 36 + "_2"
     assert call_id(None, "c1", {"c1", "c1_2"}) == "c1_3"

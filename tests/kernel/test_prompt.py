@@ -103,3 +103,19 @@ def test_a_summary_without_a_model_says_who_said_what() -> None:
     assert "12K" not in text
     assert tokens(prompt.deterministic_summary(history * 500)) <= prompt.SUMMARY_TOKENS
     assert prompt.deterministic_summary([])
+
+
+@pytest.mark.parametrize("network", ["none", "public", "host"])
+@pytest.mark.parametrize("unattended", ["none", "public", "host"])
+def test_a_jail_is_told_in_one_line_that_is_not_cut(network: str, unattended: str) -> None:
+    told = prompt.sandbox("bwrap", network, unattended)
+    assert ("no person began" in told) == (network != unattended)
+    assert f"- sandbox: {told}" in prompt.system(None, "en", "", "", [], {"sandbox": told}, True, "").splitlines()
+
+
+def test_a_small_window_gets_a_prompt_of_half_the_weight_that_says_what_matters() -> None:
+    small, whole = (prompt.system(base, "auto", "", "", [], {}, True, "") for base in (prompt.BASE_SMALL, None))
+    assert tokens(small) < tokens(whole) * 0.6
+    for word in ("work/", "../data/", "../MEMORY.md", "SKILL.md", "Interrupted", "bracketed line", "stay_silent", "data"):
+        assert word in small
+        assert word in whole

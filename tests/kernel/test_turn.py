@@ -399,3 +399,16 @@ def test_what_a_word_weighs_does_not_depend_on_when_it_is_shown() -> None:
     assert turn.messages == other.messages
     assert turn._weight == context.tokens(turn.messages)
     assert not turn._new
+
+
+def test_an_aside_is_for_people_and_is_said_once_with_the_next_words() -> None:
+    turn = Turn("t")
+    turn.apply(UserSpoke("m1", "hello", address=Address("cli", "s")))
+    for n, calls in enumerate([(Call("call_7Qd2x", "exec"),), ()]):
+        turn.apply(ModelAsked(f"t.{n}"))
+        turn.apply(ModelAnswered("" if calls else "Good day.", calls, aside="(By another.)"))
+        for call in calls:
+            turn.apply(ToolStarted(call.id))
+            turn.apply(ToolFinished(call.id, "ok"))
+    assert [say.text for say in turn.says] == ["Good day.\n\n(By another.)"]
+    assert turn.messages[-1]["content"] == "Good day."

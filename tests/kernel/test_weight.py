@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles.kernel.weight import CALL_TOKENS, LONG, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
+from bubbles.kernel.weight import CALL_TOKENS, IMAGE_TOKENS, LONG, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
 from tests.kernel.weighing import weighing
 
 WEIGHED = Path(__file__).parent / "weighed"
@@ -87,3 +87,9 @@ def test_a_text_costs_about_the_same_however_large_it_is(text: str, size: int) -
     assert 20_000 < count.characters < 40_000
     assert tokens(long) <= len(long) * MOST_TOKENS
     assert len(long) <= (tokens(long) + 1) * MOST_CHARACTERS
+
+
+def test_a_picture_weighs_what_it_is_and_not_its_bytes() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    shown = {"role": "user", "content": [{"type": "text", "text": "look"}, picture, picture]}
+    assert tokens([shown]) == pytest.approx(tokens([{"role": "user", "content": "look"}]) + 2 * IMAGE_TOKENS, abs=20)

@@ -52,11 +52,18 @@ class Place:
         return [json.loads(line) for line in self.run("history", session).stdout.splitlines()]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a daemon and wait until it is gone."""
-        pid = is_running(self.home, name)
-        if pid:
-            os.kill(pid, number)
-        until(lambda: is_running(self.home, name) is None)
+        """Send a signal to a daemon and wait until it is gone, and with it one that a client had started beside it."""
+        sent: set[int] = set()
+
+        def is_gone() -> bool:
+            pid = is_running(self.home, name)
+            if pid and pid not in sent:
+                sent.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            return pid is None
+
+        until(is_gone)
 
 
 def until(claim: Any, timeout_s: float = 30) -> None:

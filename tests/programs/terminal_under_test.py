@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
@@ -16,20 +15,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bubbles.readable import readable
 from tests.programs.run import BIN
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()=>78][0-9A-B]?")
 
 
 class Terminal:
-    """`bubbles ARGV...` on a terminal of 100 columns and 40 rows. As a `group` of our session, like a shell's job, it can be suspended."""
+    """`bubbles ARGV...`, or a whole `command`, on a terminal of 100 columns and 40 rows. As a `group` of our session, like a shell's job, it
+    can be suspended.
+    """
 
-    def __init__(self, argv: list[str], env: dict[str, str], *, cwd: Path | None = None, group: bool = False) -> None:
+    def __init__(
+        self, argv: list[str], env: dict[str, str], *, cwd: Path | None = None, group: bool = False, command: list[str] | None = None
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         self.modes = termios.tcgetattr(slave)
         own: dict[str, Any] = {"process_group": 0} if group else {"start_new_session": True}
-        self.process = subprocess.Popen([BIN / "bubbles", *argv], stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env}, cwd=cwd, **own)
+        command = command or [str(BIN / "bubbles"), *argv]
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env}, cwd=cwd, **own)
         self._slave = slave
         self.raw = ""
         self._at = 0
@@ -73,7 +78,7 @@ class Terminal:
         return termios.tcgetattr(self._slave)  # type: ignore[return-value]
 
     def _read(self, timeout_s: float) -> bool:
-        if not select.select([self._master], [], [], timeout_s)[0]:
+        if not readable([self._master], timeout_s):
             return False
         try:
             data = os.read(self._master, 1 << 16)

@@ -153,6 +153,21 @@ def test_daemons_that_die_in_mid_question_are_started_again(own_place: Place) ->
     assert [m["role"] for m in own_place.history("died")] == ["user", "assistant"]
 
 
+def test_daemons_that_are_here_for_good_take_over_in_mid_question(own_place: Place) -> None:
+    own_place.model.play({"rules": [{"times": 1, "delay_s": 60, "reply": "lost"}], "default": {"reply": "the answer"}})
+    asking = begun(own_place, "agent", "-m", "hi", "-s", "over")
+    until(lambda: own_place.model.seen()["requests"] == 1)
+    lasting = {name: begun(own_place, name) for name in ("modeld", "agentd")}
+    try:
+        assert asking.communicate(timeout=60)[0] == "the answer\n"
+        assert {name: is_running(own_place.home, name) for name in lasting} == {name: each.pid for name, each in lasting.items()}
+    finally:
+        for each in lasting.values():
+            each.terminate()
+            each.communicate(timeout=30)
+    assert [m["role"] for m in own_place.history("over")] == ["user", "assistant"]
+
+
 def test_ctrl_c_stops_the_turn_that_it_was_waiting_for(place: Place) -> None:
     place.model.play({"default": {"delay_s": 30, "reply": "too late"}})
     asking = begun(place, "agent", "-m", "hi", "-s", "interrupted")
@@ -295,8 +310,9 @@ def test_logs_show_each_call_with_its_arguments_and_result(place: Place) -> None
     place.model.play({"rules": [{"when": "run", "times": 1, "calls": [exec_("echo over && echo there")]}], "default": {"reply": "done"}})
     done = place.run("agent", "-m", "run it", "-s", "logs", "--logs")
     assert done.stdout == "done\n"
-    assert 'tool.start exec {"command": "echo over && echo there"}' in done.stderr
-    assert "over\\nthere" in done.stderr
+    assert re.search(r"^[\d:.]{12} tool\.start exec\n  │ command: echo over && echo there\n", done.stderr, re.MULTILINE)
+    assert re.search(r"^[\d:.]{12} tool\.finish exec ok \(\d+ ms\)\n  │ over\n  │ there\n", done.stderr, re.MULTILINE)
+    assert re.search(r"^[\d:.]{12} turn\.close replied$", done.stderr, re.MULTILINE)
     assert "You are Bubbles" not in done.stderr
 
 
@@ -375,10 +391,10 @@ def test_many_ctrl_c_stop_once(place: Place) -> None:
         until(lambda: place.model.seen()["requests"] == 1)
         for _ in range(5):
             terminal.press("c")
-        assert "nothing is running" not in terminal.expect("Stopped.")
+        assert "Nothing is running" not in terminal.expect("Stopped.")
         place.model.play({"default": {"reply": "still here"}})
         terminal.type("hello?")
-        assert "nothing is running" not in terminal.expect("still here")
+        assert "Nothing is running" not in terminal.expect("still here")
 
 
 def test_ctrl_c_in_the_terminal_while_agentd_is_down(own_place: Place) -> None:
@@ -532,32 +548,93 @@ def test_sessions_settings_and_the_prompt(place: Place) -> None:
     with place.terminal("-s", "first") as terminal:
         terminal.expect("session first")
         terminal.type("/session")
-        terminal.expect("  first")
+        terminal.expect("This chat is in the session first")
         terminal.type("/session second")
         terminal.expect("session second · 0 messages")
         terminal.type("/config temperature 0.25")
         terminal.expect("0.25   (this session)")
         terminal.type("/config temperature hot")
-        terminal.expect("allowed: a number")
+        terminal.expect("It is a number from 0 to 2")
         terminal.type("/config nonsense 1")
-        terminal.expect("nonsense is not a setting")
+        terminal.expect("There is no setting nonsense")
         terminal.type("hello")
         terminal.expect("ok")
         terminal.type("/config temperature -")
         terminal.expect("0.7")
         terminal.type("/prompt")
         terminal.expect("You are Bubbles")
-        terminal.expect("tools: read_file")
+        terminal.expect("Tools: read_file")
         terminal.type("/compact")
-        terminal.expect("summari")
+        terminal.expect("nothing to summarise")
         terminal.type("/help")
         terminal.expect("/session [NAME]")
-        terminal.type("/nope")
-        terminal.expect("there is no command /nope")
+        terminal.expect("Ctrl-C stops the turn")
+        terminal.type("/stpo")
+        terminal.expect("Did you mean /stop?")
         terminal.type("/stop")
-        terminal.expect("nothing is running")
+        terminal.expect("Nothing is running")
+        terminal.type("/session -")
+        terminal.expect("session first ·")
     assert [m["session"] for m in place.history("second")] == ["second", "second"]
     assert place.model.seen()["bodies"][-1]["temperature"] == 0.25
+
+
+def test_commands_are_answered_beside_the_turn_that_runs(place: Place) -> None:
+    place.model.play({"rules": [{"when": "sleep", "times": 1, "calls": [exec_("sleep 60")]}], "default": {"reply": "still here"}})
+    with place.terminal("-s", "beside-it") as terminal:
+        terminal.expect("session beside-it")
+        terminal.type("sleep")
+        terminal.expect("· exec")
+        terminal.type("/status")
+        terminal.expect("running exec")
+        terminal.type("/stop")
+        assert "Nothing is running" not in terminal.expect("Stopped.")
+        terminal.type("hello?")
+        terminal.expect("still here")
+    assert [m["text"] for m in place.history("beside-it") if m["role"] == "user"] == ["sleep", "hello?"]
+
+
+def test_retry_in_the_terminal_shows_the_answer(place: Place) -> None:
+    place.model.play({"rules": [{"times": 1, "status": 500}], "default": {"reply": "four"}})
+    with place.terminal("-s", "retry") as terminal:
+        terminal.expect("session retry")
+        terminal.type("what is 2+2?")
+        terminal.expect("the model cannot be reached")
+        terminal.type("/retry")
+        terminal.expect("Once more: what is 2+2?")
+        terminal.expect("four")
+
+
+@pytest.mark.parametrize("argv", [("ask",), ("agent", "-m")])
+def test_a_command_is_answered_to_a_script(place: Place, argv: tuple[str, ...]) -> None:
+    place.model.play({"rules": [{"when": "sum", "times": 1, "status": 500}], "default": {"reply": "four"}})
+    session = f"script-{argv[0]}"
+    done = place.run(*argv, "/status", "-s", session)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Session: {session}\n" in done.stdout
+    assert place.run(*argv, "/session other", "-s", session).stdout.startswith("Type /session NAME in bubbles agent")
+    assert place.run(*argv, "/stop", "-s", session).stdout == "Nothing is running.\n"
+    assert place.run(*argv, "a sum", "-s", session).returncode == 1
+    again = place.run(*argv, "/retry", "-s", session)
+    assert (again.returncode, again.stdout) == (0, "Once more: a sum\nfour\n")
+    assert place.run(*argv, "/etc/hosts is odd", "-s", session).stdout == "four\n"
+
+
+def test_a_relative_workspace_is_meant_where_it_is_typed(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    asking = begun(place, "ask", "-s", "relative", "/config workspace add site rw", cwd=tmp_path)
+    assert asking.communicate(timeout=60)[0] == f"workspaces: {tmp_path}/site (rw)   (this session)\n"
+    assert asking.returncode == 0
+
+
+def test_tab_completes_commands_settings_and_values(place: Place) -> None:
+    with place.terminal("-s", "tabs") as terminal:
+        terminal.expect("session tabs")
+        for typed, completed in (("/conf", "ig"), (" sand", "box"), (" local_", "isolated")):
+            terminal.type(f"{typed}\t", enter=False)
+            terminal.expect(completed)
+        terminal.type("")
+        terminal.expect("sandbox: local_isolated   (this session)")
 
 
 def test_a_daemon_that_dies_is_started_again_in_mid_conversation(own_place: Place) -> None:

@@ -23,10 +23,10 @@ from tests.programs.run import BIN, bubbles
 # -- what is made ----------------------------------------------------------------------------------
 
 
-def test_the_directories_that_a_program_makes_are_its_owners_alone(home: Home) -> None:
+def test_the_directories_that_a_program_makes_are_its_owners_alone(home: Home, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        assert bubbles("agent", "-s", "private", "--here", "-m", "hello", timeout_s=60).returncode != 70
+        assert bubbles("agent", "-s", "private", "--here", "-m", "hello", timeout_s=60, cwd=tmp_path / "run").returncode != 70
         assert bubbles("cron", "add", "--every", "1d", "hello").returncode == 0
     finally:
         os.umask(before)
@@ -190,6 +190,13 @@ def test_an_error_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert capsys.readouterr() == ("", "bubbles: the file is broken\n  try: mend it\n")
 
 
+def test_an_error_that_quotes_something_does_not_act_on_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_raising(Misconfigured("it says\n\x1b[2J\u202e caf\u00e9", remedy="look\x07"), monkeypatch, tmp_path)
+    assert capsys.readouterr().err == "bubbles: it says\n\\x1b[2J\\u202e caf\u00e9\n  try: look\\x07\n"
+
+
 def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,6 +284,9 @@ def test_the_script_for_bash_passes_the_linter(tmp_path: Path) -> None:
         ("bubbles agent --he", {"--help", "--here"}),
         ("bubbles-agent --sess", {"--session"}),
         ("bubbles completion z", {"zsh"}),
+        ("bubbles models r", {"route"}),
+        ("bubbles models list op", {"openai", "openrouter", "openai_codex"}),
+        ("bubbles models route --p", {"--provider"}),
         ("bubbles ask -s wo", {"work"}),
         ("bubbles history w", {"work"}),
         ("bubbles help sta", {"status"}),

@@ -21,6 +21,7 @@ from bubbles.bus.caller import Caller
 from bubbles.errors import Misconfigured, ModelDown, NeedBase, NotAuthorized, ProtocolError, RateLimited, Rejected, TryAgain, Unavailable
 from bubbles.paths import Home
 from tests.fakes.start import FakeModel, model
+from tests.logged import logged
 
 KEY = "sk-a-key-that-must-not-be-seen-0123456789"
 TEXT = "one two three four five six seven eight"
@@ -257,8 +258,8 @@ def test_the_key_is_in_no_log(home: Home, server: FakeModel, monkeypatch: pytest
 
     with modeld(home) as started:
         with_agent(home, case)
-    assert started.log
-    text = started.log.read_text()
+    assert started.ready
+    text = logged(home, "modeld")
     assert "Incorrect API key provided" in text
     assert KEY not in text
 
@@ -334,3 +335,23 @@ def test_an_unknown_operation_is_answered(home: Home, server: FakeModel) -> None
 
 def test_once_it_reads_the_configuration_and_ends(home: Home) -> None:
     assert subprocess.run([sys.executable, "-m", "bubbles.programs.modeld", "--once"], capture_output=True).returncode == 0
+
+
+def _has_litellm(pid: int) -> bool:
+    return "/litellm/" in Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("hosted", ["the default", "a fallback"])
+def test_what_a_hosted_model_needs_is_loaded_behind_ready(home: Home, server: FakeModel, hosted: str) -> None:
+    model, fallbacks = ("claude-sonnet-4-5", []) if hosted == "the default" else ("fake", ["claude-sonnet-4-5"])
+    providers = {"anthropic": {"api_key": KEY, "base_url": "http://127.0.0.1:9"}, "custom": {"base_url": server.url, "models": {"fake": {}}}}
+    home.config.write_text(json.dumps({"agents": {"defaults": {"model": model, "fallbacks": fallbacks}}, "providers": providers}))
+    home.config.chmod(0o600)
+    with modeld(home) as started:
+        assert started.ready
+        deadline = time.monotonic() + 100
+        while not (loaded := _has_litellm(started.process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert loaded
+        started.process.terminate()  # in the midst of it, most often
+        assert started.process.wait(60) == 0

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from bubbles.programs import weights
 from bubbles.programs.models import suited
 from bubbles.programs.weights import SMOLLM2, Weights
 from bubbles.starter import start
+from tests.fakes.start import model as fake_model
 from tests.programs.conftest import Place
 from tests.programs.run import bubbles
 from tests.programs.terminal_under_test import Terminal
@@ -411,6 +413,169 @@ def test_list_with_a_daemon_tells_what_the_endpoints_have(place: Place) -> None:
     listed = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["id"], each["default"]) for each in listed] == [("custom/fake", True), ("custom/other", False)]
     assert listed[0]["capabilities"]["tools"] is True
+    assert (listed[0]["prices"], listed[0]["source"]) == (None, "")
+
+
+def set_up(home: Home, providers: dict[str, Any], **defaults: Any) -> None:
+    home.config.write_text(json.dumps({"version": 1, "agents": {"defaults": {"api_retries": 0, **defaults}}, "providers": providers}))
+    home.config.chmod(0o600)
+
+
+HERE = {"base_url": "http://127.0.0.1:9/v1"}
+
+
+def test_list_of_one_provider_and_of_one_that_is_not_set_up(home: Home) -> None:
+    set_up(home, {"custom": {**HERE, "models": {"a": {}}}, "vllm": {"models": {"b": {"context_tokens": 5000}}}})
+    listed = [json.loads(line) for line in bubbles("models", "list", "vllm").stdout.splitlines()]
+    assert [(each["id"], each["capabilities"]["window_tokens"], each["source"]) for each in listed] == [("vllm/b", 5000, "your configuration")]
+    done = bubbles("models", "list", "ollama")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "bubbles: ollama is not set up\n  try: bubbles onboard --provider ollama\n"
+    assert bubbles("models", "list", "nobody").returncode == 64
+
+
+def test_of_a_vendor_the_default_is_listed_and_when_it_is_named_all_that_are_known(home: Home) -> None:
+    set_up(home, {"anthropic": {"api_key": "sk-0123456789"}}, model="anthropic/claude-sonnet-4-5")
+    listed = [json.loads(line) for line in bubbles("models", "list").stdout.splitlines()]
+    assert [(each["id"], each["default"]) for each in listed] == [("anthropic/claude-sonnet-4-5", True)]
+    listed = [json.loads(line) for line in bubbles("models", "list", "anthropic").stdout.splitlines()]
+    assert len(listed) > 5
+    assert len({each["id"] for each in listed}) == len(listed)
+    assert [each["model"] for each in listed if each["default"]] == ["claude-sonnet-4-5"]
+    assert all(each["model"].startswith("claude-") and each["prices"] and each["capabilities"]["tools"] for each in listed)
+    with Terminal(["models", "list"], {"BUBBLES_HOME": str(home.root), "TERM": "xterm-256color", "COLUMNS": "100"}) as terminal:
+        assert terminal.end() == 0
+        assert "are known: bubbles models list anthropic" in terminal.text
+
+
+def test_list_at_a_terminal_is_a_table_by_provider(home: Home) -> None:
+    prices = {"input": 0.5, "output": 1.25}
+    models = {"glm": {"context_tokens": 200_000, "vision": True, "prices": prices}, "old": {"tools": False}}
+    set_up(home, {"custom": {**HERE, "models": models}, "ollama": HERE}, model="custom/glm")
+    with Terminal(["models", "list"], {"BUBBLES_HOME": str(home.root), "TERM": "xterm-256color"}) as terminal:
+        assert terminal.end() == 0
+        table = [line.split() for line in terminal.text.splitlines()]
+    assert ["●", "glm", "200k", "tools,", "images", "$0.5", "/", "$1.25", "default"] in table
+    assert ["old", "no", "tools"] in table
+    assert any(line[:2] == ["○", "set"] for line in table), "ollama, of which nobody can tell the models now"
+    assert any(line[:4] == ["○", "not", "set", "up"] for line in table)
+
+
+# -- where a name leads --------------------------------------------------------------------------------
+
+
+def routed(*argv: str) -> tuple[int, Any]:
+    done = bubbles("models", "route", "--json", *argv)
+    return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def test_a_route_is_told_with_what_the_model_can_do_and_costs(home: Home) -> None:
+    set_up(home, {"custom": {**HERE, "models": {"glm": {"context_tokens": 32_000, "prices": {"input": 1, "output": 2}}}}}, model="custom/glm")
+    code, told = routed()
+    assert (code, told["provider"], told["model"], told["set_up"]) == (0, "custom", "glm", True)
+    assert told["why"] == 'the model\'s name begins with "custom/"'
+    assert told["capabilities"]["window_tokens"] == 32_000
+    assert (told["prices"]["input"], told["prices"]["output"], told["prices"]["cached"]) == (1, 2, None)
+    said = bubbles("models", "route").stdout
+    assert re.search(r"^provider +Custom \(custom\)$", said, re.M)
+    assert re.search(r"^window +32k tokens$", said, re.M)
+    assert re.search(r"^price +\$1 in, \$2 out; per million tokens$", said, re.M)
+
+
+def test_a_route_to_a_vendor_tells_its_list_price_and_that_there_is_no_key(home: Home) -> None:
+    set_up(home, {})
+    code, told = routed("anthropic/claude-sonnet-4-5")
+    assert (code, told["provider"], told["set_up"]) == (1, "anthropic", False)
+    assert told["prices"]["input"] > 0
+    assert told["capabilities"]["vision"] is True
+    said = bubbles("models", "route", "gemini-2.5-pro", "--provider", "gemini")
+    assert said.returncode == 1
+    assert "not set up; try: bubbles onboard --provider gemini" in said.stdout
+    assert "with more than 200k tokens in: $" in said.stdout
+
+
+def test_what_is_not_known_is_said_to_be_not_known(home: Home) -> None:
+    set_up(home, {"custom": HERE})
+    said = bubbles("models", "route", "whatever").stdout
+    assert re.search(r"^window +not known$", said, re.M)
+    assert re.search(r"^price +not known$", said, re.M)
+    assert "takes any model" in said
+
+
+def test_a_login_is_never_led_to_by_a_name_and_is_not_set_up_without_one(home: Home) -> None:
+    set_up(home, {})
+    assert bubbles("models", "route", "openai_codex/gpt-5").returncode == 78
+    code, told = routed("gpt-5", "--provider", "openai_codex")
+    assert (code, told["set_up"]) == (1, False)
+
+
+def test_two_that_claim_a_name_alike_are_named_with_what_to_write(home: Home) -> None:
+    set_up(home, {"custom": HERE, "ollama": HERE})
+    done = bubbles("models", "route", "llama3")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == (
+        "bubbles: the model 'llama3' may be that of custom or ollama: each of them is set up and takes any model\n"
+        "  try: write custom/llama3 or ollama/llama3, or set agents.defaults.provider\n"
+    )
+    assert routed("ollama/llama3")[1]["provider"] == "ollama"
+    assert routed("llama3", "--provider", "custom")[1]["provider"] == "custom"
+
+
+def test_a_route_takes_the_window_that_the_endpoint_told_modeld(place: Place) -> None:
+    place.model.play({"models": [{"id": "fake", "max_model_len": 7777}]})
+    place.kill("modeld", signal.SIGTERM)
+    start(place.home, "modeld")
+    told = json.loads(place.run("models", "route", "fake", "--json").stdout)
+    assert told["capabilities"]["window_tokens"] == 7777
+
+
+# -- one question --------------------------------------------------------------------------------------
+
+
+def test_a_model_that_answers_is_asked_once_and_its_cost_told(home: Home) -> None:
+    with fake_model({"models": ["glm"], "default": {"reply": "Ready."}}) as model:
+        set_up(home, {"custom": {"base_url": model.url, "models": {"glm": {"prices": {"input": 1000, "output": 1000}}}}})
+        done = bubbles("models", "test", "glm", "--json")
+        told = json.loads(done.stdout)
+        assert model.seen()["requests"] == 1
+        assert bubbles("models", "test", "custom/glm").stdout.startswith("glm of custom answered in ")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (told["ok"], told["provider"], told["model"], told["text"]) == (True, "custom", "glm", "Ready.")
+    assert told["cost_micros"] == 1000 * (told["usage"]["input"] + told["usage"]["output"])
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "category", "said"),
+    [
+        ({"key": "another"}, 78, "not_authorized", "the key is missing, wrong, or not allowed this model"),
+        ({"default": {"status": 429}}, 75, "rate_limited", "it is asked too often, or an allowance is used up"),
+        ({"default": {"status": 503}}, 75, "model_down", "or the server is in trouble"),
+        ({"default": {"status": 404}}, 78, "rejected", "it will not take the request"),
+        ({"default": {"status": 400, "error": "context_length_exceeded"}}, 78, "context_too_long", "does not fit its window"),
+    ],
+)
+def test_what_keeps_a_model_from_answering_is_said_in_words(home: Home, script: dict[str, Any], status: int, category: str, said: str) -> None:
+    with fake_model(script) as model:
+        set_up(home, {"custom": {"base_url": model.url, "api_key": "sk-0123456789"}})
+        done = bubbles("models", "test", "glm", "--json")
+        assert model.seen()["requests"] == 1
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"], told["category"]) == (status, False, category)
+    assert said in told["text"]
+    assert said in done.stderr
+    assert told["remedy"]
+    assert f"try: {told['remedy']}" in done.stderr
+    assert "bubbles onboard" not in told["remedy"] or category == "not_authorized"
+    assert "sk-0123456789" not in done.stdout + done.stderr
+
+
+def test_a_test_of_nobody_and_of_what_is_unclear(home: Home) -> None:
+    set_up(home, {})
+    assert bubbles("models", "test").returncode == 78
+    set_up(home, {"custom": HERE, "vllm": HERE})
+    done = bubbles("models", "test", "x")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "custom or vllm" in done.stderr
 
 
 def test_the_terms_of_the_one_model_that_is_fetched_by_name() -> None:

@@ -19,22 +19,33 @@ from typing import Any
 import pytest
 
 from bubbles import config
+from bubbles.config.tools import Sandbox
 from bubbles.errors import TryAgain
 from bubbles.paths import Home
 from bubbles.programs import servers
 from bubbles.programs.onboard import planned
 from bubbles.programs.plan import Wish
 from bubbles.programs.weights import SMOLLM2
+from bubbles.sandboxes import probe
 from bubbles.starter import start
 from tests.fakes.start import model as fake_model
+from tests.fakes.start import vendor
 from tests.programs.run import ROOT, bubbles
 from tests.programs.terminal_under_test import Terminal
+from tests.sandboxes.refusing import needs_a_jail, without_namespaces
 
 KEY = "sk-test-0123456789"
 
 
 def raw(home: Home) -> Any:
     return json.loads(home.config.read_text())
+
+
+def fresh(home: Home) -> Any:
+    """What a first run writes on this machine."""
+    found = config.defaults()
+    found["tools"]["sandbox"]["backend"] = "bwrap" if probe.verdict(home, Sandbox()).ok else "local_isolated"
+    return found
 
 
 def copies(home: Home) -> list[Path]:
@@ -60,17 +71,15 @@ def session(home: Home) -> dict[Path, bytes]:
 
 
 def test_a_first_run_makes_a_home_and_a_whole_private_configuration(home: Home, tmp_path: Path) -> None:
-    fresh = Home(tmp_path / "fresh" / "home")
-    done = bubbles("onboard", "--yes", BUBBLES_HOME=str(fresh.root))
+    made = Home(tmp_path / "fresh" / "home")
+    done = bubbles("onboard", "--yes", BUBBLES_HOME=str(made.root))
     assert (done.returncode, done.stderr) == (0, "")
-    assert raw(fresh) == config.defaults()
-    assert fresh.root.stat().st_mode & 0o777 == 0o700
-    assert fresh.config.stat().st_mode & 0o777 == 0o600
-    assert fresh.sessions.is_dir()
-    assert raw(fresh)["tools"]["sandbox"]["backend"] == "local_isolated"
-    assert "tools.sandbox.backend: local_isolated" in done.stdout
+    assert raw(made) == fresh(home)
+    assert made.root.stat().st_mode & 0o777 == 0o700
+    assert made.config.stat().st_mode & 0o777 == 0o600
+    assert made.sessions.is_dir()
     assert re.search(r"Next:\n  bubbles onboard +.+\n  bubbles models fetch", done.stdout)
-    assert copies(fresh) == []
+    assert copies(made) == []
 
 
 def test_again_is_a_refresh_and_changes_nothing_that_is_set(home: Home) -> None:
@@ -103,7 +112,7 @@ def test_overwriting_keeps_a_copy_and_no_session_is_touched(home: Home) -> None:
     held = session(home)
     before = put(home, '{"agents": {"defaults": {"model": "mine"}}}')
     assert bubbles("onboard", "--yes", "--overwrite").returncode == 0
-    assert raw(home) == config.defaults()
+    assert raw(home) == fresh(home)
     assert [copy.read_bytes() for copy in copies(home)] == [before]
     assert {path: path.read_bytes() for path in home.session("my").iterdir()} == held
 
@@ -137,6 +146,66 @@ def test_a_change_by_somebody_else_meanwhile_is_not_lost(home: Home) -> None:
     plan.set_up(Wish(model="mine"))
     with pytest.raises(TryAgain, match="changed meanwhile"):
         plan.write()
+    assert home.config.read_bytes() == before
+
+
+# -- the sandbox ---------------------------------------------------------------------------------------
+
+
+def backend(home: Home) -> str:
+    return str(raw(home)["tools"]["sandbox"]["backend"])
+
+
+def test_a_jail_is_what_is_written_where_one_holds_and_a_line_says_so(home: Home) -> None:
+    needs_a_jail(home)
+    done = bubbles("onboard", "--yes")
+    assert backend(home) == "bwrap"
+    assert re.search(r"^Sandbox: each command gets a jail .*, tried here with /.*bwrap [\d.]+ \(tools\.sandbox\.backend: bwrap\)$", done.stdout, re.M)
+    assert "Note" not in done.stdout
+
+
+def test_where_no_jail_holds_the_next_best_is_written_and_why_and_what_to_do(home: Home) -> None:
+    done = without_namespaces("onboard", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert backend(home) == "local_isolated"
+    assert "tools.sandbox.backend: local_isolated" in done.stdout
+    assert re.search(r"^Note: a jail .* none can be made here: .*max_user_namespaces", done.stdout, re.M)
+    assert re.search(r"^  try: sudo sysctl -w user\.max_user_namespaces=.*; then: bubbles onboard --sandbox bwrap$", done.stdout, re.M)
+
+
+def test_the_owners_choice_stays_whatever_would_hold(home: Home) -> None:
+    put(home, '{"tools": {"sandbox": {"backend": "local"}}}')
+    done = bubbles("onboard", "--yes")
+    assert backend(home) == "local"
+    assert ("bubbles onboard --sandbox bwrap" in done.stdout) == (fresh(home)["tools"]["sandbox"]["backend"] == "bwrap")
+    put(home, '{"tools": {"sandbox": {"backend": "bwrap"}}}')
+    done = without_namespaces("onboard", "--yes")
+    assert (done.returncode, backend(home)) == (0, "bwrap")
+    assert "commands are refused until a jail can be made here" in done.stdout
+    assert "or: bubbles onboard --sandbox local_isolated" in done.stdout
+
+
+def test_a_file_that_says_nothing_of_it_gets_what_a_first_run_gets(home: Home) -> None:
+    put(home, '{"tools": {"sandbox": {"pass_env": ["EDITOR"]}}}')
+    assert bubbles("onboard", "--yes").returncode == 0
+    assert raw(home)["tools"]["sandbox"]["pass_env"] == ["EDITOR"]
+    assert backend(home) == fresh(home)["tools"]["sandbox"]["backend"]
+
+
+@pytest.mark.parametrize("name", ["local", "local_isolated"])
+def test_a_sandbox_that_is_asked_for_is_written_over_another(home: Home, name: str) -> None:
+    put(home, '{"tools": {"sandbox": {"backend": "bwrap"}}}')
+    done = bubbles("onboard", "--yes", "--sandbox", name)
+    assert (done.returncode, backend(home)) == (0, name)
+    assert f"tools.sandbox.backend: {name}" in done.stdout
+
+
+def test_a_jail_that_is_asked_for_and_does_not_hold_is_an_error_and_nothing_is_written(home: Home) -> None:
+    before = put(home, '{"tools": {"sandbox": {"backend": "local"}}}')
+    done = without_namespaces("onboard", "--yes", "--sandbox", "bwrap")
+    assert done.returncode == 78
+    assert "no jail can be made here" in done.stderr
+    assert "try: sudo sysctl -w user.max_user_namespaces" in done.stderr
     assert home.config.read_bytes() == before
 
 
@@ -230,7 +299,7 @@ def test_the_environment_is_used_and_named(home: Home) -> None:
         assert model.seen()["bodies"][0]["model"] == "e"
     assert done.returncode == 0
     assert "stands over the file: BUBBLES_AGENTS__DEFAULTS__" in done.stdout
-    assert raw(home) == config.defaults()
+    assert raw(home) == fresh(home)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +312,10 @@ def test_the_environment_is_used_and_named(home: Home) -> None:
         (["--yes", "--provider", "embedded", "--model", "x"], "", 64),
         (["--yes", "--provider", "custom", "--from", "x.gguf"], "", 64),
         (["--yes", "--provider", "anthropic"], "", 64),
+        (["--yes", "--provider", "anthropic", "--api-key-stdin"], KEY, 64),
+        (["--yes", "--provider", "openai_codex"], "", 64),
+        (["--yes", "--api-key-env", "NOBODY_API_KEY", "--model", "m"], "", 64),
+        (["--yes", "--api-key-env", "HOME", "--api-key-stdin"], KEY, 64),
         (["--yes", "--base-url", "localhost:8000", "--model", "m"], "", 78),
         (["--yes", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--api-key-stdin"], "two words", 78),
         (["--yes", "--from", "missing.gguf"], "", 65),
@@ -260,10 +333,65 @@ def test_daemons_that_run_are_said_to_keep_their_settings(home: Home) -> None:
     put(home, "{}")
     running = start(home, "modeld")
     try:
-        assert f"modeld (pid {running.pid}) keeps its old settings" in bubbles("onboard", "--yes").stdout
+        said = bubbles("onboard", "--yes").stdout
+        assert "Note: modeld started before config.json was changed" in said
+        first = said[said.index("Next:") :].splitlines()[1]
+        assert first.split(";")[0].split() == ["kill", str(running.pid)]
     finally:
         os.kill(running.pid, signal.SIGTERM)
         running.process.wait(20)
+
+
+# -- a vendor, by a key -------------------------------------------------------------------------------
+
+
+def test_a_vendor_is_set_up_by_its_name_and_its_key_is_tried(home: Home) -> None:
+    argv = ["onboard", "--yes", "--provider", "anthropic", "--model", "claude-sonnet-4-5"]
+    with vendor("anthropic", {"key": KEY, "default": {"reply": "Ready."}}) as server:
+        done = bubbles(*argv, "--base-url", server.url, "--api-key-env", "ANTHROPIC_API_KEY", ANTHROPIC_API_KEY=KEY)
+        assert server.seen()["requests"] == 1
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "It answers: Ready." in done.stdout
+        assert bubbles(*argv, "--no-test", "--api-key-stdin", stdin="sk-of-somebody-else\n").returncode == 0
+        wrong = bubbles("models", "test")
+        assert (wrong.returncode, server.seen()["requests"]) == (78, 2)
+    first, second = wrong.stderr.splitlines()[:2]
+    assert first == "bubbles: claude-sonnet-4-5 of anthropic is asked for one word; that may cost a fraction of a cent"
+    assert "not authorized: the key is missing, wrong, or not allowed this model" in second
+    assert KEY not in done.stdout + wrong.stdout + wrong.stderr
+    assert raw(home)["providers"]["anthropic"]["base_url"] == server.url
+    assert raw(home)["agents"]["defaults"]["model"] == "anthropic/claude-sonnet-4-5"
+
+
+def test_a_vendors_own_address_is_not_written_down_and_a_key_is_kept(home: Home) -> None:
+    argv = ["onboard", "--yes", "--no-test", "--provider", "gemini", "--model"]
+    assert bubbles(*argv, "gemini-2.5-pro", "--api-key-stdin", stdin=KEY).returncode == 0
+    assert (raw(home)["providers"]["gemini"]["base_url"], raw(home)["providers"]["gemini"]["api_key"]) == ("", KEY)
+    assert bubbles(*argv, "gemini-2.5-flash").returncode == 0
+    assert raw(home)["providers"]["gemini"]["api_key"] == KEY
+    assert raw(home)["agents"]["defaults"]["model"] == "gemini/gemini-2.5-flash"
+    moved = bubbles(*argv, "gemini-2.5-flash", "--base-url", "http://127.0.0.1:9")
+    assert (moved.returncode, raw(home)["providers"]["gemini"]["base_url"]) == (64, ""), "what one host was trusted with, another is not told"
+
+
+def test_a_key_in_a_variable_is_offered_and_not_read(home: Home) -> None:
+    done = bubbles("onboard", "--yes", "--provider", "groq", "--model", "m", GROQ_API_KEY=KEY)
+    assert done.returncode == 64
+    assert done.stderr == "bubbles: groq wants a key; GROQ_API_KEY is set here, and is read when you say so\n  try: add --api-key-env GROQ_API_KEY\n"
+    assert not home.config.exists()
+    assert bubbles("onboard", "--yes", GROQ_API_KEY=KEY).returncode == 0
+    assert KEY not in home.config.read_text()
+    by_name = bubbles("onboard", "--yes", "--no-test", "--api-key-env", "GROQ_API_KEY", "--model", "m", GROQ_API_KEY=KEY)
+    assert by_name.returncode == 0
+    assert raw(home)["providers"]["groq"]["api_key"] == KEY, "whose key it is can be read from the variable's name"
+
+
+def test_a_key_that_the_environment_stands_over_the_file_with_is_one(home: Home) -> None:
+    argv = ["onboard", "--yes", "--no-test", "--provider", "openai", "--model", "gpt-5"]
+    assert bubbles(*argv, BUBBLES_PROVIDERS__OPENAI__API_KEY=KEY).returncode == 0
+    assert KEY not in home.config.read_text()
+    without = bubbles(*argv[:5])
+    assert without.returncode == 64
 
 
 # -- the embedded model --------------------------------------------------------------------------------
@@ -344,6 +472,56 @@ def test_a_server_is_found_at_its_port(status: int, kind: str, body: bytes, mode
 def test_what_is_no_model_server_is_not_offered(status: int, body: bytes) -> None:
     with answering(status, "text/html", body) as port:
         assert servers.look([("X", port)]) == []
+
+
+_M = {"id": "m:latest", "object": "model", "created": 1727453243}
+REAL = {  # what each answers, as its own pages and code have it: (models, another path, what it calls itself)
+    "Ollama": ({"object": "list", "data": [{**_M, "owned_by": "library"}]}, "/api/version", ""),
+    "vLLM": ({"object": "list", "data": [{**_M, "owned_by": "vllm", "root": "m", "max_model_len": 32768}]}, "", "uvicorn"),
+    "llama.cpp": ({"object": "list", "data": [{**_M, "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}]}, "", "llama.cpp"),
+}
+
+
+@contextlib.contextmanager
+def like(name: str, port: int = 0, models: Any = ...) -> Iterator[int]:
+    """A server that answers as a real one does; its port."""
+    told, other, maker = REAL[name]
+    pages = {"/v1/models": told if models is ... else {"object": "list", "data": models}, other: {"version": "0.5.1"}}
+
+    class One(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(pages.get(self.path, {"error": "not found"})).encode()
+            self.send_response(200 if self.path in pages else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def version_string(self) -> str:
+            return maker
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), One) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("name", "provider"), [("Ollama", "ollama"), ("vLLM", "vllm"), ("llama.cpp", "custom")])
+def test_each_is_known_by_its_answers_at_whatever_port(name: str, provider: str) -> None:
+    with like(name) as port:
+        found = servers.look([("X", port)])
+    assert found == [servers.Server(name, f"http://127.0.0.1:{port}/v1", ("m:latest",), sure=True)]
+    assert found[0].provider == provider
+
+
+def test_an_ollama_without_models_is_one() -> None:
+    with like("Ollama", models=None) as port:
+        assert servers.look([("X", port)]) == [servers.Server("Ollama", f"http://127.0.0.1:{port}/v1", sure=True)]
 
 
 def test_what_says_nothing_is_not_waited_for(home: Home) -> None:
@@ -528,3 +706,55 @@ def test_a_server_that_runs_here_is_offered_first(home: Home) -> None:
             assert terminal.end() == 0
     assert raw(home)["providers"]["custom"]["base_url"] == f"http://127.0.0.1:{port}/v1"
     assert raw(home)["agents"]["defaults"]["model"] == "custom/fake"
+    _a_real_one_is_asked_nothing_that_it_told(home, port)
+
+
+def _a_real_one_is_asked_nothing_that_it_told(home: Home, port: int) -> None:
+    """In the same test: there is one such port on a machine."""
+    with like("Ollama", port):
+        put(home, "{}")
+        done = bubbles("onboard", "--yes")
+        assert f"Found: Ollama at http://127.0.0.1:{port}/v1 (1 model)\n  try: bubbles onboard --yes --provider ollama\n" in done.stdout
+        assert raw(home)["agents"]["defaults"]["model"] == ""
+        with onboard(home, "--refresh", "--no-test") as terminal:
+            terminal.expect(f"1  Ollama at http://127.0.0.1:{port}/v1 (1 model)")
+            terminal.expect("Number")
+            terminal.type("")
+            terminal.expect("by number or name [1]")
+            terminal.type("")
+            assert terminal.end() == 0
+            assert "Its key" not in terminal.text
+    assert raw(home)["agents"]["defaults"]["model"] == "ollama/m:latest"
+
+
+def test_a_vendor_is_chosen_from_a_list_and_its_key_typed(home: Home) -> None:
+    with onboard(home, "--no-test", ANTHROPIC_API_KEY="", OPENAI_API_KEY="") as terminal:
+        choose(terminal, "a vendor or a gateway, by your key")
+        terminal.expect("Which, by number or name")
+        terminal.type("nobody")
+        terminal.expect("type a number or a name")
+        terminal.type("Anthropic")
+        terminal.expect("Its key, not shown")
+        terminal.type(KEY)
+        terminal.expect("Model, by number or name")
+        terminal.type("claude-sonnet-4-5")
+        assert terminal.end() == 0
+        assert KEY not in terminal.raw
+    assert raw(home)["providers"]["anthropic"]["api_key"] == KEY
+    assert raw(home)["agents"]["defaults"]["model"] == "anthropic/claude-sonnet-4-5"
+
+
+@pytest.mark.parametrize(("answer", "key"), [("y", KEY), ("n", "sk-another-9876")])
+def test_a_vendor_whose_variable_is_set_is_offered_and_asked_about(home: Home, answer: str, key: str) -> None:
+    with onboard(home, "--no-test", OPENROUTER_API_KEY=KEY) as terminal:
+        choose(terminal, "OpenRouter, for which OPENROUTER_API_KEY is set here")
+        terminal.expect("OPENROUTER_API_KEY is set here. Take the key that is in it?")
+        terminal.type(answer)
+        if answer == "n":
+            terminal.expect("Its key, not shown")
+            terminal.type(key)
+        terminal.expect("Model, by its name there")
+        terminal.type("openai/gpt-5")
+        assert terminal.end() == 0
+    assert raw(home)["providers"]["openrouter"]["api_key"] == key
+    assert raw(home)["agents"]["defaults"]["model"] == "openrouter/openai/gpt-5"

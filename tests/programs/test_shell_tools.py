@@ -157,7 +157,19 @@ def test_queue_shows_a_message_wherever_it_is(home: Home) -> None:
     (line,) = objects(bubbles("queue", "show", "telegram-1").stdout)
     assert (line["state"], line["message"]["text"]) == ("done", "hello")
     missing = bubbles("queue", "show", "telegram-1", "nothing")
-    assert (missing.returncode, missing.stderr) == (1, "bubbles: nothing: not found\n")
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        "bubbles: nothing: not found\n  try: bubbles queue list | bubbles scan; with --state done those that were handled\n",
+    )
+
+
+@pytest.mark.parametrize("verb", ["release", "drop"])
+def test_whoever_names_a_message_and_no_queue_is_told_where_it_lies(home: Home, verb: str) -> None:
+    held(home, "telegram-1")
+    done = bubbles("queue", verb, "telegram-1")
+    assert done.returncode == 64
+    assert f"bubbles queue {verb} inbound/telegram telegram-1" in done.stderr
+    assert bubbles("queue", verb, "inbound/telegram", "telegram-1").returncode == 0
 
 
 def test_held_messages_are_released_by_a_pipeline(home: Home) -> None:
@@ -175,7 +187,7 @@ def test_drop_keeps_a_message_from_being_handled_and_from_coming_back(home: Home
     done = bubbles("queue", "drop", "inbound", stdin='{"id":"telegram-1"}\nunknown\n')
     assert done.returncode == 1
     assert objects(done.stdout) == [{"id": "telegram-1", "queue": "inbound/telegram", "state": "done"}]
-    assert done.stderr == "bubbles: unknown: neither held nor waiting\n"
+    assert done.stderr == "bubbles: unknown: neither held nor waiting\n  try: bubbles queue list inbound | bubbles scan\n"
     assert queue.find("telegram-1") == "done"
     assert bubbles("queue", "release", "inbound", "telegram-1").returncode == 1
 
@@ -251,8 +263,9 @@ def test_history_counts_and_refuses(home: Home) -> None:
     turns = [line(role="user", content=f"q{n}") + line(meta="turn", turn=f"t{n}", messages=[]) for n in range(5)]
     path.write_bytes(line(format="bubbles.history", version=1) + b"".join(turns))
     assert [m["text"] for m in objects(bubbles("history", "-n", "2", "work").stdout)] == ["q3", "q4"]
-    missing = bubbles("history", "play")
-    assert (missing.returncode, missing.stderr) == (1, "bubbles: there is no session 'play'\n")
+    for name, instead in (("play", "bubbles history work"), ("wrok", "bubbles history work")):
+        missing = bubbles("history", name)
+        assert (missing.returncode, missing.stderr) == (1, f"bubbles: there is no session {name!r}\n  try: {instead}\n")
     path.write_bytes(line(format="bubbles.history", version=99))
     assert bubbles("history", "work").returncode == 78
 
@@ -263,7 +276,12 @@ def test_history_counts_and_refuses(home: Home) -> None:
         ({"role": "user", "session": "work", "text": "hi\nyou"}, "work                     user      hi ⏎ you"),
         ({"topic": "cli/main/tool", "kind": "tool", "tool": {"hint": "exec()", "state": "start"}}, "cli/main/tool            tool      exec()"),
         ({"topic": "cli/main/text", "kind": "text", "text": "abc"}, "cli/main/text            text      abc"),
-        ({"id": "m", "queue": "inbound/x", "state": "held", "why": "bad", "message": {"text": "t"}}, "inbound/x                held      t · bad"),
+        (
+            {"id": "m", "queue": "inbound/x", "state": "held", "why": "bad", "message": {"text": "t"}},
+            "inbound/x                held      m · t · bad",
+        ),
+        ({"id": "4a", "name": "mail", "session": "s", "schedule": {}, "text": "look"}, "s                                  4a · mail · look"),
+        ({"id": "4a", "name": "", "session": "s", "schedule": {}, "last": "silent", "text": "look"}, "s                        silent    4a · look"),
         ({"id": "only"}, "                                   only"),
         ({"role": "assistant", "calls": [{"name": "exec", "arguments": "{}"}], "text": ""}, "                         assistant exec({})"),
         ({"text": "\x1b[31mred\x1b[0m"}, "                                   red"),
@@ -298,11 +316,24 @@ def test_a_pattern_begins_with_its_prefix(pattern: str, wanted: str) -> None:
     assert prefix(pattern) == wanted
 
 
+@pytest.mark.parametrize(("pattern", "remedy"), [("[", "[[]"), ("cli/[ab/x", "[[]"), ("tool", "'*/tool'")])
+def test_a_pattern_that_nothing_matches_is_refused(home: Home, pattern: str, remedy: str) -> None:
+    done = bubbles("tail", pattern, timeout_s=20)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert remedy in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("pattern", ["*", "cli/*/tool", "cli/[ab]/say", "cli/[]]*/say", "cli/[!a]/[[]"])
+def test_a_pattern_that_something_may_match_is_none_of_those(pattern: str) -> None:
+    tail.check(pattern)
+
+
 def test_the_kinds_that_tail_names_are_the_parts_that_there_are() -> None:
     named = re.search(r"KIND is ([\w, ]+)\.", tail.__doc__ or "")
     assert named
     waited = (Path(bus.__file__).with_name("PROTOCOL.md")).read_text().split("#### `turn.wait`")[1].split("####")[0]
-    assert set(re.split(r", | or ", named[1])) == set(re.findall(r"^\| part \| \*`(\w+)", waited, re.MULTILINE))
+    parts = set(re.findall(r"^\| part \| \*`(\w+)", waited, re.MULTILINE))
+    assert set(re.split(r", | or ", named[1])) == parts - {"waits"}, "of words that wait, only who wrote them is told"
 
 
 def test_tail_follows_a_turn_into_scan(place: Place) -> None:
@@ -337,62 +368,6 @@ def test_what_was_asked_most(place: Place) -> None:
         place.run("ask", "-s", "counted", text)
     done = shell('bubbles history counted | grep \'"role":"user"\' | grep -o \'"text":"[^"]*"\' | sort | uniq -c | sort -rn', **place.env)
     assert done.stdout.split() == ["2", '"text":"tea?"', "1", '"text":"coffee?"']
-
-
-# -- status ----------------------------------------------------------------------------------------
-
-
-def test_status_tells_the_installation_and_only_sessions_that_differ(place: Place) -> None:
-    place.model.play({"default": {"reply": "ok"}})
-    place.run("agent", "-m", "hi", "-s", "plain")
-    place.run("agent", "-m", "hi", "-s", "special")
-    place.ask("session.set", session="special", key="temperature", value=0.1)
-    found = json.loads(place.run("status", "--json").stdout)
-    assert (found["model"], found["provider"], found["providers"], found["channels"]) == ("fake", "custom", ["custom"], [])
-    assert found["daemons"] == {name: is_running(place.home, name) for name in ("agentd", "modeld", "cron")}
-    assert found["sessions"] == [{"session": "special", "settings": {"temperature": 0.1}, "jobs": []}]
-    shown = place.run("status").stdout
-    assert "special: temperature 0.1" in shown
-    assert "plain" not in shown
-
-
-def test_status_of_a_home_that_is_not_there_yet_makes_nothing(tmp_path: Path) -> None:
-    done = bubbles("status", BUBBLES_HOME=str(tmp_path / "nowhere"))
-    assert done.returncode == 0
-    assert "bubbles onboard" in done.stdout
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_status_with_a_broken_configuration_still_tells_what_runs(home: Home) -> None:
-    home.config.write_text("{")
-    held(home, "telegram-1")
-    (home.session("work")).mkdir()
-    (home.session("work") / "config.json").write_text("also broken")
-    done = bubbles("status")
-    assert done.returncode == 78
-    assert "agentd is down" in done.stdout
-    assert "1 messages" in done.stdout
-    assert "config.json" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("section", "wrong"),
-    [("agents", 3), ("channels", {"qq": {"secret": "x"}}), ("providers", []), ("gateway", {"port": 1}), ("tools", {"workspaces": ["/"]})],
-)
-def test_status_tells_a_fault_in_whichever_section(home: Home, section: str, wrong: Any) -> None:
-    home.config.write_text(json.dumps({"version": 1, section: wrong}))
-    home.config.chmod(0o600)
-    done = bubbles("status")
-    assert done.returncode == 78
-    assert section in done.stderr
-    assert "agentd is down" in done.stdout
-
-
-def test_no_key_is_ever_shown(home: Home) -> None:
-    home.config.write_text(json.dumps({"version": 1, "providers": {"custom": {"base_url": "http://127.0.0.1:1/v1", "api_key": "very-secret-key"}}}))
-    home.config.chmod(0o600)
-    for argv in (("status",), ("status", "--json")):
-        assert "very-secret-key" not in bubbles(*argv).stdout
 
 
 def test_questions_at_once_in_one_session_all_get_an_answer(place: Place) -> None:

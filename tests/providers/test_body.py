@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbles.kernel import context
-from bubbles.providers.body import body, shaped
+from bubbles.providers.body import MARKS, body, shaped
+from bubbles.providers.prefix import Messages
 from bubbles.providers.provider import Ask, Capabilities
 
 PLAIN = Capabilities(tools=True, window_tokens=0, reasoning="drop", after_tool="user_ok")
@@ -45,6 +47,14 @@ def test_a_body_is_json_with_what_was_asked() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=5), st.booleans(), st.sampled_from(["drop", "keep", "require"]))
+def test_what_is_known_of_the_messages_makes_no_difference(lines: list[bytes], tools: bool, reasoning: str) -> None:
+    known = frozenset(mark for mark in MARKS if any(mark in line for line in lines))
+    asked, takes = Ask("t.1", "m", lines), can(tools=tools, reasoning=reasoning)
+    held = Messages().grown(0, lines)
+    assert body(replace(asked, messages=held, marks=known), takes, streamed=True) == body(asked, takes, streamed=True)
 
 
 def test_without_tools_and_whole() -> None:

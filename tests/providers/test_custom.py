@@ -229,6 +229,19 @@ def test_a_connection_is_used_again(server: FakeModel) -> None:
     assert server.seen()["connections"] == 1
 
 
+def test_a_refusal_leaves_the_connection_as_it_was(server: FakeModel) -> None:
+    server.play({"rules": [{"status": 500, "times": 1}]})
+
+    async def run() -> None:
+        async with endpoint(server.url) as made:
+            with pytest.raises(ModelDown):
+                await made.ask(Ask("t.0", "fake", HI), None)
+            assert (await made.ask(Ask("t.1", "fake", HI), None)).text == "ok"
+
+    asyncio.run(run())
+    assert server.seen()["connections"] == 1
+
+
 def test_one_that_cannot_stream_is_asked_for_whole_answers(server: FakeModel) -> None:
     refusal = {"status": 400, "body": {"error": {"message": "'stream' is not supported by this model"}}, "times": 1}
     server.play({"rules": [refusal], "default": {"reply": "whole"}})
@@ -256,7 +269,8 @@ def test_traits_and_what_the_endpoint_says(server: FakeModel) -> None:
             await made.learn("fake")
             windows = {name: made.capabilities(name)["window_tokens"] for name in ("fake", "llama", "other", "mine")}
             assert windows == {"fake": 4096, "llama": 2048, "other": 0, "mine": 1000}
-            assert made.capabilities("mine") == {"tools": False, "window_tokens": 1000, "reasoning": "keep", "after_tool": "user_ok"}
+            found = made.capabilities("mine")
+            assert (found["tools"], found["reasoning"], found["after_tool"], found["vision"]) == (False, "keep", "user_ok", False)
             assert await made.models() == ["mine", "fake", "llama", "other"]
 
     asyncio.run(run())

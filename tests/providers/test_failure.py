@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbles import log
 from bubbles.errors import ContextTooLong, ModelDown, ModelError, NotAuthorized, RateLimited, Rejected
 from bubbles.providers.failure import from_object, from_response, no_json
 
@@ -136,3 +137,13 @@ def test_long_words_are_clipped() -> None:
 )
 def test_no_body_is_a_crash(status: int, body: bytes) -> None:
     assert isinstance(from_response(status, body, JSON, 0), ModelError)
+
+
+def test_a_key_that_is_repeated_at_the_cut_is_struck_first() -> None:
+    log.redact(["secret-key-of-forty-characters-0123456789"])
+    try:
+        said = json.dumps(told(f"{'x' * 380} secret-key-of-forty-characters-0123456789")).encode()
+        error = from_response(401, said, JSON, 0.0)
+        assert "secret" not in error.text
+    finally:
+        log.redact([])

@@ -12,11 +12,11 @@ from bubbles.providers.prefix import Prefixes
 
 def test_a_base_grows_and_is_cut() -> None:
     held = Prefixes()
-    assert held.messages("s.1", 0, [b"a", b"b"]) == [b"a", b"b"]
-    assert held.messages("s.1", 2, [b"c"]) == [b"a", b"b", b"c"]
-    assert held.messages("s.1", 1, [b"x"]) == [b"a", b"x"]
-    assert held.messages("s.1", 2, []) == [b"a", b"x"]
-    assert held.bytes == 2
+    assert list(held.messages("s.1", 0, [b"a", b"b"])) == [b"a", b"b"]
+    assert list(held.messages("s.1", 2, [b"c"])) == [b"a", b"b", b"c"]
+    assert list(held.messages("s.1", 1, [b"x"])) == [b"a", b"x"]
+    assert list(held.messages("s.1", 2, [])) == [b"a", b"x"]
+    assert held.bytes == len(b"a,x")
 
 
 def test_what_is_not_held_is_asked_for() -> None:
@@ -28,9 +28,18 @@ def test_what_is_not_held_is_asked_for() -> None:
         held.tools("t1", b"")
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from([b"plain", b"has A", b"has B", b"A and B"]), max_size=3)), max_size=8))
+def test_the_marks_of_a_base_are_those_of_its_messages(steps: list[tuple[int, list[bytes]]]) -> None:
+    held, now = Prefixes(marks=(b"A", b"B")), []
+    for keep, new in steps:
+        now = held.messages("s", min(keep, len(now)), new)
+        assert held.marks("s") == {mark for mark in (b"A", b"B") if any(mark in message for message in now)}
+    assert held.marks("other") is None
+
+
 def test_without_a_base_nothing_is_held() -> None:
     held = Prefixes()
-    assert held.messages("", 0, [b"a"]) == [b"a"]
+    assert list(held.messages("", 0, [b"a"])) == [b"a"]
     assert len(held) == 0
 
 
@@ -44,8 +53,11 @@ def test_tools_by_their_name() -> None:
 def test_a_request_in_flight_does_not_change_with_its_base() -> None:
     held = Prefixes()
     first = held.messages("s.1", 0, [b"a", b"b"])
+    held.messages("s.1", 2, [b"c"])
     held.messages("s.1", 1, [b"x"])
-    assert first == [b"a", b"b"]
+    held.messages("s.1", 2, [b"y"])
+    assert list(first) == [b"a", b"b"]
+    assert first.within(b"[", b"]") == b"[a,b]"
 
 
 def test_the_longest_unused_goes_first() -> None:
@@ -54,14 +66,14 @@ def test_the_longest_unused_goes_first() -> None:
     held.messages("two", 0, [b"1234"])
     held.messages("one", 1, [])
     held.messages("three", 0, [b"1234"])
-    assert held.messages("one", 1, []) == [b"1234"]
+    assert list(held.messages("one", 1, [])) == [b"1234"]
     with pytest.raises(NeedBase):
         held.messages("two", 1, [])
 
 
 def test_what_is_larger_than_the_bound_is_answered_and_not_held() -> None:
     held = Prefixes(most_bytes=3)
-    assert held.messages("big", 0, [b"12345"]) == [b"12345"]
+    assert list(held.messages("big", 0, [b"12345"])) == [b"12345"]
     assert (len(held), held.bytes) == (0, 0)
 
 
@@ -74,6 +86,7 @@ def test_what_is_given_back_is_what_was_sent(steps: list[tuple[str, int, list[by
         except NeedBase:
             continue
         expected = sent.get(base, [])[:keep] + new
-        assert found == expected
+        assert list(found) == expected
+        assert (found.within(b"<", b">"), len(found)) == (b"<" + b",".join(expected) + b">", len(expected))
         sent[base] = expected
-        assert held.bytes == sum(sum(map(len, parts)) for parts in held._held.values()) <= 40
+        assert held.bytes == sum(messages.size for messages, _ in held._bases.values()) <= 40

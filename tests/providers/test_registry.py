@@ -13,7 +13,7 @@ from bubbles.config import providers as sections
 from bubbles.errors import Misconfigured
 from bubbles.paths import Home
 from bubbles.providers import REGISTRY, find, open
-from bubbles.providers.provider import Provider
+from bubbles.providers.provider import Capabilities, Provider
 
 PROMISED = {
     "direct": "Anthropic, OpenAI, Google Gemini, DeepSeek, Groq, Moonshot, Minimax, Zhipu, Dashscope",
@@ -38,7 +38,7 @@ def test_what_is_built_is_the_same_in_the_settings() -> None:
     assert sections.built() == [name for name, entry in REGISTRY.items() if entry.implementation]
     for entry in REGISTRY.values():
         if entry.implementation:
-            assert find(sections.known(entry.name)) is find(sections.known(entry.title)) is entry
+            assert find(sections.known(entry.name)) is find(entry.title) is entry
 
 
 @pytest.mark.parametrize("name", ["custom", "ollama", "vllm"])
@@ -62,7 +62,7 @@ def test_what_is_not_built_is_refused_by_name(name: str, home: Home) -> None:
 @pytest.mark.parametrize("name", ["ollama", "vllm", "embedded"])
 def test_what_is_built_opens_with_its_defaults(name: str, home: Home) -> None:
     provider: Provider = open(name, load(home, "providers").providers, home)
-    assert set(provider.capabilities("x")) == {"tools", "window_tokens", "reasoning", "after_tool"}
+    assert set(provider.capabilities("x")) == Capabilities.__required_keys__
 
 
 def test_custom_needs_an_address(home: Home) -> None:
@@ -82,6 +82,6 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 
 def test_listing_loads_nothing() -> None:
-    heavy = "('aiohttp', 'pydantic', 'xllamacpp', 'litellm')"
+    heavy = "('httptools', 'pydantic', 'xllamacpp', 'litellm')"
     code = f"import sys, bubbles.providers.route; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -13,6 +13,7 @@ import pytest
 from bubbles.config import load
 from bubbles.errors import ContextTooLong, ModelDown, NeedBase, NotAuthorized, ProtocolError, RateLimited, Rejected, Unavailable
 from bubbles.paths import Home
+from bubbles.providers.provider import Answer, Ask, Capabilities
 from bubbles.providers.retry import Clock
 from bubbles.providers.service import KEPT_S, UNWANTED_S, Service
 from tests.fakes.start import FakeModel, model
@@ -215,6 +216,154 @@ def test_a_waiter_that_ends_takes_nothing_along(run: Any, server: FakeModel) -> 
 
     run(case, {"default": {"reply": TEXT, "delay_s": 0.2}})
     assert server.seen()["requests"] == 1
+
+
+# -- a provider that does not let go
+
+
+class Stubborn:
+    """A provider whose library takes no notice of being cancelled: it goes on until the test lets it end, or makes of it a failure of its own."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.asked: list[str] = []
+        self.running = self.most = 0
+        self.may_end = asyncio.Event()
+        self.began = asyncio.Event()
+
+    async def ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
+        self.asked.append(ask.id)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.began.set()
+        assert on_text
+        on_text(f"begun {ask.id} ")
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                on_text("after the end ")
+                if self.fails:
+                    self.running -= 1
+                    raise ModelDown("the connection was closed") from None
+        on_text("late")
+        self.running -= 1
+        return Answer(f"answer to {ask.id}")
+
+    def capabilities(self, model: str) -> Capabilities:
+        return Capabilities(tools=True, window_tokens=0, reasoning="drop", after_tool="user_ok")
+
+    async def learn(self, model: str) -> None: ...
+
+    async def models(self) -> list[str]:
+        return ["fake"]
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    async def close(self) -> None: ...
+
+
+def stubborn(home: Home, server: FakeModel, case: Callable[[Service, Stubborn], Any], *, fence_s: float = 60.0, fails: bool = False) -> None:
+    async def whole() -> None:
+        Hands(home, server)  # writes the settings
+        provider = Stubborn(fails=fails)
+        service = Service(load(home, "agents", "providers"), home, providers={"custom": provider}, fence_s=fence_s)
+        try:
+            async with asyncio.timeout(20):
+                await case(service, provider)
+        finally:
+            provider.may_end.set()
+            await service.close()
+
+    asyncio.run(whole())
+
+
+def test_cancelled_it_is_over_though_its_request_goes_on(home: Home, server: FakeModel) -> None:
+    async def case(service: Service, provider: Stubborn) -> None:
+        first = asks("t.0", HI, base="s", stream=True)
+        waiting = asyncio.create_task(service.ask(first))
+        await first.told.wait()
+        assert await service.cancel(Asked({"ask": "t.0"})) == {"cancelled": True}
+        with pytest.raises(Unavailable):
+            await waiting
+        assert provider.running == 1
+        provider.may_end.set()
+        await asyncio.sleep(0.3)  # longer than parts are held back
+        assert first.text == "begun t.0 "
+        assert not service.busy
+
+    stubborn(home, server, case)
+
+
+def test_the_next_ask_of_its_base_waits_for_its_end_and_no_other_does(home: Home, server: FakeModel) -> None:
+    async def case(service: Service, provider: Stubborn) -> None:
+        gone = asyncio.create_task(service.ask(asks("t.0", HI, base="s")))
+        await provider.began.wait()
+        await service.cancel(Asked({"ask": "t.0"}))
+        following = asyncio.create_task(service.ask(asks("u.0", HI, base="s")))
+        again = asyncio.create_task(service.ask(asks("t.0", HI, base="s")))
+        beside = asyncio.create_task(service.ask(asks("v.0", HI, base="other")))
+        await asyncio.sleep(0.1)
+        assert provider.asked == ["t.0", "v.0"]
+        assert (await service.status(Asked({})))["ending"] == 1
+        provider.may_end.set()
+        assert [(await task)["text"] for task in (following, again, beside)] == ["answer to u.0", "answer to t.0", "answer to v.0"]
+        assert (await service.status(Asked({})))["ending"] == 0
+        with pytest.raises(Unavailable):
+            await gone
+
+    stubborn(home, server, case)
+
+
+def test_it_is_not_waited_for_for_ever(home: Home, server: FakeModel, capfd: pytest.CaptureFixture[str]) -> None:
+    async def case(service: Service, provider: Stubborn) -> None:
+        gone = asyncio.create_task(service.ask(asks("t.0", HI, base="s")))
+        await provider.began.wait()
+        await service.cancel(Asked({"ask": "t.0"}))
+        provider.began.clear()
+        following = asyncio.create_task(service.ask(asks("u.0", HI, base="s")))
+        await provider.began.wait()
+        assert provider.running == 2
+        provider.may_end.set()
+        assert (await following)["text"] == "answer to u.0"
+        with pytest.raises(Unavailable):
+            await gone
+
+    stubborn(home, server, case, fence_s=0.1)
+    assert "u.0 goes beside one that was dropped" in capfd.readouterr().err
+
+
+def test_what_makes_a_failure_of_being_cancelled_is_not_asked_again(home: Home, server: FakeModel) -> None:
+    async def case(service: Service, provider: Stubborn) -> None:
+        gone = asyncio.create_task(service.ask(asks("t.0", HI, base="s")))
+        await provider.began.wait()
+        await service.cancel(Asked({"ask": "t.0"}))
+        with pytest.raises(Unavailable):
+            await gone
+        provider.may_end.set()
+        assert (await service.ask(asks("u.0", HI, base="s")))["text"] == "answer to u.0"
+        assert (provider.asked, provider.most) == (["t.0", "u.0"], 1)
+
+    stubborn(home, server, case, fails=True)
+
+
+def test_one_that_was_dropped_while_it_waited_is_never_asked(home: Home, server: FakeModel) -> None:
+    async def case(service: Service, provider: Stubborn) -> None:
+        waiting = [asyncio.create_task(service.ask(asks("t.0", HI, base="s")))]
+        await provider.began.wait()
+        await service.cancel(Asked({"ask": "t.0"}))
+        waiting.append(asyncio.create_task(service.ask(asks("u.0", HI, base="s"))))
+        await asyncio.sleep(0)
+        await service.cancel(Asked({"ask": "u.0"}))
+        for task in waiting:
+            with pytest.raises(Unavailable):
+                await task
+        provider.may_end.set()
+        assert (await service.ask(asks("v.0", HI, base="s")))["text"] == "answer to v.0"
+        assert provider.asked == ["t.0", "v.0"]
+
+    stubborn(home, server, case)
 
 
 # -- parts

@@ -16,7 +16,9 @@ import pytest
 
 from bubbles import sandboxes
 from bubbles.paths import Home
+from bubbles.sandboxes import tether
 from bubbles.sandboxes.mark import MARK, Mark, fresh, home_of, look
+from bubbles.sandboxes.numbers import everyone
 from tests.sandboxes.processes import alive, tag
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no /proc")
@@ -52,7 +54,11 @@ class Daemon:
         self.process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         until(self.ticks.exists)
 
-    def kill(self) -> None:
+    def kill(self, *, tether: bool = True) -> None:
+        """`tether`: and what would end its commands then, so that only a sweep can."""
+        if tether and self.process.poll() is None:
+            for pid in tethers(self.process.pid):
+                os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
@@ -66,6 +72,12 @@ class Daemon:
         size = self.ticks.stat().st_size
         until(lambda: self.ticks.stat().st_size > size or not self.left)
         return self.ticks.stat().st_size > size
+
+
+def tethers(pid: int) -> list[int]:
+    """The children of the process `pid` that wait for its end."""
+    children = [seen.pid for seen in map(look, everyone()) if seen and seen.parent == pid]
+    return [child for child in children if b"end_of" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def until(claim: Callable[[], object]) -> None:
@@ -110,6 +122,34 @@ def test_what_a_killed_daemon_left_is_ended(tmp_path: Path, tree: str) -> None:
         if "setsid" in TREES[tree]:
             assert ended > 0
         assert sandboxes.sweep(Home(killed.root)) == 0
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_what_a_killed_daemon_left_is_ended_though_no_other_comes(tmp_path: Path, tree: str) -> None:
+    with daemon(tmp_path / "home", TREES[tree]) as killed, daemon(tmp_path / "other", TREES[tree]) as living:
+        killed.kill(tether=False)
+        until(lambda: killed.left == [])
+        assert living.goes_on()
+
+
+def test_what_waits_for_a_daemons_end_knows_nothing_and_is_replaced_when_it_is_gone(tmp_path: Path) -> None:
+    for _ in range(2):
+        with tether.holding(fresh(tmp_path)):
+            (pid,) = tethers(os.getpid())
+            assert Path(f"/proc/{pid}/environ").read_bytes().startswith(b"PATH=")
+            assert Path(f"/proc/{pid}/environ").read_bytes().count(b"\0") == 1
+            assert os.getsid(pid) == pid
+        os.kill(pid, signal.SIGKILL)
+        until(lambda pid=pid: look(pid) is None)
+
+
+def test_a_daemon_that_ends_in_order_leaves_nothing_behind(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", DAEMON, str(tmp_path), "ps -o pid= --ppid $PPID > shown"]
+    one = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert one.wait() == 0
+    shown = [int(line) for line in (tmp_path / "sessions/a/work/shown").read_text().split()]
+    assert len(shown) == 2  # the command's shell is the other
+    assert [pid for pid in shown if look(pid)] == []
 
 
 def test_what_left_its_shell_goes_on_until_it_is_swept(tmp_path: Path) -> None:

@@ -50,6 +50,30 @@ def test_broken_overrides_are_named_and_left_alone(tmp_path: Path, text: str) ->
     assert path.read_text() == text
 
 
+def test_overrides_that_others_may_have_written_are_not_believed(tmp_path: Path) -> None:
+    folder = Folder("s", tmp_path)
+    folder.override("sandbox", "local")
+    for mode in (0o660, 0o602):
+        folder.config.chmod(mode)
+        for act in (folder.overrides, lambda: folder.override("model", "x")):
+            with pytest.raises(Misconfigured, match="is not believed: others may write it") as caught:
+                act()
+            assert f"chmod 600 {folder.config}" in caught.value.remedy
+    folder.config.chmod(0o644)
+    assert folder.overrides() == {"version": 1, "sandbox": "local"}
+
+
+def test_overrides_are_no_link(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "mine").write_text('{"sandbox": "local"}')
+    (tmp_path / "config.json").symlink_to("work/mine")
+    folder = Folder("s", tmp_path)
+    for act in (folder.overrides, lambda: folder.override("model", "x")):
+        with pytest.raises(Misconfigured, match="is a link"):
+            act()
+    assert (tmp_path / "work" / "mine").read_text() == '{"sandbox": "local"}'
+
+
 def test_the_index_of_skills(tmp_path: Path) -> None:
     for name, text in {
         "pdf": "---\nname: pdf\ndescription: 'Read and write PDF'\n---\n# x\n",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbles.errors import Misconfigured
-from bubbles.kernel.context import encode
+from bubbles.kernel.context import check, encode
 from bubbles.sessions.history import History
 
 
@@ -108,3 +109,105 @@ def test_a_link_in_the_place_of_the_history_is_not_followed(tmp_path: Path) -> N
     with pytest.raises(Misconfigured, match="symbolic"):
         History(tmp_path / "session.jsonl", session="s")
     assert (tmp_path / "elsewhere").read_text() == "secret"
+
+
+WHOLE = {"meta": "turn", "turn": "x", "outcome": "replied", "messages": [{"id": "m", "said": 0}], "says": ["yes"], "at": 1.0, "end": True}
+WRONG: dict[str, list[Any]] = {
+    "at": [None, "yesterday", [], {}, -1, 1e300, 10**400, float("nan"), float("inf")],
+    "says": [None, "yes", 7, {"0": "yes"}, [7], [None], [["yes"]], []],  # the last: of a message that the first of them answers
+    "outcome": [None, 7, ["replied"], {}],
+    "turn": [None, 7, []],
+    "messages": [None, "m", 7, {"id": "m"}, [7], ["m"], [None], [{}], [{"id": 7}], [{"id": None}], [{"id": ["m"]}],
+                 [{"id": "m", "said": "0"}], [{"id": "m", "said": 1}], [{"id": "m", "said": -1}], [{"id": "m", "said": None}]],
+    "heard": [None, "m", 7, {}],
+    "notice": [None, 7, []],
+}  # fmt: skip
+WRONG_LINES = [WHOLE | {key: value} for key, values in WRONG.items() for value in values]
+WRONG_LINES += [{name: value for name, value in WHOLE.items() if name != key} for key in ("at", "outcome", "turn", "says")]
+
+
+def as_it_is_read(history: History) -> None:
+    """What is read of `end` lines elsewhere, as it is read there."""
+    for end in history.ended:
+        assert (float(end["at"]), str.lower(end["outcome"]), str.lower(end["turn"]), "".join(end.get("says", ()))) is not None
+        for word in end.get("messages", ()):
+            assert history.knows(word["id"])
+            assert not end.get("says") or str.lower(end["says"][word.get("said", -1)])
+
+
+@pytest.mark.parametrize("line", WRONG_LINES)
+def test_an_end_line_of_a_wrong_shape_is_damaged_and_stops_nobody(tmp_path: Path, line: dict[str, object]) -> None:
+    path = tmp_path / "session.jsonl"
+    filled(path, 2)
+    whole = path.read_bytes()
+    for after in (b"", encode({"role": "user", "content": "later"}) + b"\n" + encode(WHOLE | {"turn": "y", "messages": [{"id": "n"}]}) + b"\n"):
+        path.write_bytes(whole + json.dumps(line).encode() + b"\n" + after)
+        history = History(path, session="s")
+        assert history.damaged == 1
+        assert [history.knows(id) for id in ("m0", "m1", "m", "n")] == [True, True, False, bool(after)]
+        assert history.end_of("m") is history.end_of_turn("x") is history.end_of("nobody") is None
+        assert (history.end_of("n") is not None) == bool(after)
+        as_it_is_read(history)
+        history.add_turn(*turn(7))
+        assert History(path, session="s").knows("m7")
+
+
+def test_a_whole_end_line_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    filled(path, 1)
+    path.write_bytes(path.read_bytes() + json.dumps(WHOLE).encode() + b"\n")
+    history = History(path, session="s")
+    assert (history.damaged, history.knows("m")) == (0, True)
+    as_it_is_read(history)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.sampled_from(sorted(WHOLE)), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*sorted(WHOLE), "heard", "notice", "limit", "usage", "origin"]), ANY_JSON, max_size=4), max_size=3))
+def test_whatever_a_hand_makes_of_end_lines_the_rest_is_read(tmp_path_factory: pytest.TempPathFactory, changes: list[dict[str, object]]) -> None:
+    path = tmp_path_factory.mktemp("history") / "session.jsonl"
+    filled(path, 1)
+    lines = b"".join(json.dumps(WHOLE | change | {"meta": "turn"}).encode() + b"\n" for change in changes)
+    path.write_bytes(path.read_bytes() + lines)
+    history = History(path, session="s")
+    assert history.knows("m0")
+    assert history.end_of("nobody") is None
+    as_it_is_read(history)
+
+
+def _called(id: str, answer: str) -> list[bytes]:
+    call = {"id": id, "type": "function", "function": {"name": "exec", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result, said = {"role": "tool", "tool_call_id": id, "content": "ok"}, {"role": "assistant", "content": answer}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}, asked, result, said]
+    return [encode(message) for message in messages]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_what_a_hand_took_out_of_a_turn_is_mended_when_it_is_read(tmp_path: Path, lost: int) -> None:
+    """Each line that is left is sound, and no provider would take them as they stand."""
+    history = History(tmp_path / "session.jsonl", session="s")
+    history.add_turn(_called("c1", "one"), turn(0)[1])
+    history.add_turn(_called("c2", "two"), turn(1)[1])
+    lines = (tmp_path / "session.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "session.jsonl").write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
+    read = [json.loads(line) for line in History(tmp_path / "session.jsonl", session="s").lines]
+    assert not check(read + [{"role": "user", "content": "and?"}], "anthropic")
+    assert read[-1]["content"] == "two"
+
+
+def test_so_is_a_marker_between_a_call_and_its_result_and_a_line_that_came_twice(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    History(path, session="s").add_turn(_called("c1", "one"), turn(0)[1])
+    header, user, asked, result, said, end = path.read_bytes().splitlines(keepends=True)
+    marker = encode({"meta": "compaction", "summary": "before", "kept": 0, "at": 1.0}) + b"\n"
+    doubled = [header, user, asked, result, result, said, end]
+    for lines in ([header, user, asked, marker, result, said, end], doubled, [header, user, asked, result] * 2):
+        path.write_bytes(b"".join([*lines, end]))
+        read = [json.loads(line) for line in History(path, session="s").lines]
+        assert not check(read + [{"role": "user", "content": "and?"}], "anthropic")

@@ -42,6 +42,14 @@ def test_a_line_cut_anywhere_is_cut_off(tmp_path: Path, cut: int) -> None:
     assert journal.read()[0].lines == [SPOKE, ASKED]
 
 
+@pytest.mark.parametrize("before", [b"", HEAD + SPOKE])
+def test_a_header_that_nothing_stands_behind_is_no_turn(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(before + header("t2", "s", "user") + SPOKE[:7])
+    assert [segment.header.turn for segment in Journal(path).read()] == ["t1"] * bool(before)
+    assert path.read_bytes() == before
+
+
 def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     text = HEAD.replace(b'"version":1', b'"version":99') + SPOKE + b"torn"

@@ -41,6 +41,7 @@ class Spool(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.owner = self.queue()
+        self.owner.prepare()  # a directory made later has the time of the real clock, which stands a year from ours
         self.producers = [self.queue(), self.queue()]
 
     def teardown(self) -> None:

@@ -432,14 +432,14 @@ def test_the_directory_is_synced_where_renames_are_not_ordered(tmp_path: Path) -
     kind = filesystem(tmp_path)
     disk = Recording()
     Queue(tmp_path / "q", disk=disk).put("a", {})
-    assert ("fsync" in disk.calls) == (kind not in ("ext4", "xfs", "btrfs"))
+    assert disk.calls.count("fsync") == 1 + (kind not in ("ext4", "xfs", "btrfs"))
     shm = Path("/dev/shm")
     if filesystem(shm) == "tmpfs" and os.access(shm, os.W_OK):
         files, disk = Files(shm / f"bubbles-test-{os.getpid()}", disk := Recording()), disk
         files.prepare()
         files.store("a.json", b"{}\n", 1, sync=True)
         files.store("b.json", b"{}\n", 1, sync=False)
-        assert disk.calls.count("fsync") == disk.calls.count("fdatasync") == 1
+        assert disk.calls.count("fsync") == 2
         for entry in sorted((shm / f"bubbles-test-{os.getpid()}").rglob("*"), reverse=True):
             entry.rmdir() if entry.is_dir() else entry.unlink()
         (shm / f"bubbles-test-{os.getpid()}").rmdir()

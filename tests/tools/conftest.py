@@ -32,7 +32,7 @@ def bench(session: Path) -> Iterator[Bench]:
     settings = Tools()
     sandbox = sandboxes.open("local_isolated", session, session.parents[1] / "session_homes/alice", settings.sandbox)
     workspace = Workspace.open(session)
-    yield Bench(workspace, sandbox, settings, TurnInfo("alice"))
+    yield Bench(lambda: workspace, sandbox, settings, TurnInfo("alice"))
     workspace.close()
 
 

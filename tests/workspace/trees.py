@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 SECRET = "the-secret-outside"
@@ -34,3 +36,16 @@ def everything(root: Path) -> dict[str, str]:
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     }
+
+
+def state(root: Path, *left_out: Path) -> dict[str, tuple[object, ...]]:
+    """Every path below `root` but `left_out` and what lies below it, with what changes when it is touched: of directories the mode alone."""
+    found: dict[str, tuple[object, ...]] = {}
+    for directory, names, files in os.walk(root):
+        names[:] = [name for name in names if Path(directory, name) not in left_out]
+        for path in (os.path.join(directory, name) for name in (*names, *files)):
+            now = os.lstat(path)
+            target = os.readlink(path) if stat.S_ISLNK(now.st_mode) else ""
+            same = () if stat.S_ISDIR(now.st_mode) else (now.st_ino, now.st_size, now.st_mtime_ns, target)
+            found[path] = now.st_mode, *same
+    return found

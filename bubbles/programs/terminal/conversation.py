@@ -23,8 +23,10 @@ from bubbles.programs.words import few
 from bubbles.spool import Queue
 
 DEFAULT_SESSION = "main"
+_COMMANDS = ("/", "／", "<@")  # what a command begins with
 TRIES = 5  # a daemon that dies under us is waited for, or started, this often
-_DAEMONS = ["agentd", "modeld", "cron"]
+_ASKED, _UNASKED = ["agentd", "modeld"], ["cron"]
+_DAEMONS = [*_ASKED, *_UNASKED]
 _UNTIL_IDLE_S = 30
 _STOPS, _STOP_AGAIN_S = 50, 0.1  # a message is in its turn long before
 _LOOK_S = 1.0  # between two looks whether all daemons run
@@ -39,7 +41,7 @@ def present(home: Home) -> Iterator[None]:
     """Somebody is here: daemons that are down are started, and those started so do not end meanwhile. Raises what kept one from starting."""
     home.prepare()
     with starter.client(home):
-        ensure(home)
+        starter.ensure(home, _ASKED, until_idle=_UNTIL_IDLE_S, after=_UNASKED)
         yield
 
 
@@ -95,7 +97,7 @@ class Conversation:
 
     def put(self, text: str) -> str:
         """Leave words for the session and return their message's id; they are not lost any more. Raises Usage for none, DataError for too many."""
-        text = few(scrub(text).strip("\n"), self.instead)
+        text = few(_sent(scrub(text).strip("\n")), self.instead)
         if not text.strip():
             raise Usage("there is nothing to say", remedy="bubbles ask 'a question'")
         sender = Sender("owner", owner=True)
@@ -108,9 +110,14 @@ class Conversation:
         return {"message": message, "session": self.key, "stream": stream}
 
     def wait(self, message: str, on_part: Part | None = None, *, stream: bool = False) -> dict[str, Any]:
-        """How the turn of a message ended: `outcome`, `text` (the reply, or a notice), `turn`. Raises Unavailable where nobody can be asked."""
+        """How the turn of a message ended: `outcome`, `text` (the reply, a notice, a command's answer), `turn`. Raises Unavailable."""
         with kept(self.home, _tell):
             return self._answered("turn.wait", self.question(message, stream=stream), on_part)
+
+    def follow_up(self, message: str) -> str:
+        """The message that a command said in our name (`/retry` does); "" for none."""
+        again = f"{message}.retry"
+        return again if Queue(self.home.inbound("cli")).find(again) else ""
 
     def stop(self, message: str) -> bool:
         """Stop the turn that runs, or that a message of ours is about to begin; False if there is none.
@@ -148,6 +155,14 @@ class Conversation:
                 return dial.call(op, body, on_part=on_part and _raising(on_part))[0]
         except _Raised as raised:
             raise raised.error from None
+
+
+def _sent(text: str) -> str:
+    if not text.lstrip().startswith(_COMMANDS):
+        return text
+    from bubbles.programs.terminal.commands import sent  # mostly it is none, and then what commands there are need not be loaded
+
+    return sent(text)
 
 
 class _Raised(Exception):

@@ -1,111 +1,96 @@
 """The log of the daemons beside a conversation: `bubbles agent --logs` and `--debug`.
 
-It does not know events. Daemons that a terminal or `bubbles gateway` started write to files; the others write to the journal.
+A call is told with its arguments and its result, line by line and not whole; a question to a model in one line. It does not know
+where the log is kept.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
+import json
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from contextlib import closing, contextmanager
 
+from bubbles import log
 from bubbles.paths import Home
+from bubbles.programs import journald
+from bubbles.programs.entries import Entry, Following
 
-_LOOK_S = 0.2
-_PRIORITY = re.compile(r"<\d>")
+_ON_THEIR_WAY_S = 0.4  # from a daemon through journald to us
+_LINES_MOST, _WIDTH_MOST = 24, 400  # of an argument, a result, a traceback
+_SHORT = 100  # characters of what is told in a line
 Tell = Callable[[str], None]
 
 
 @contextmanager
 def followed(home: Home, key: str, tell: Tell, *, everything: bool) -> Iterator[None]:
-    """Tell each line that concerns the session `key` (with `everything`, each line at all) until the block ends."""
-    files = [_Tail(home.log / f"{name}.log") for name in ("agentd", "modeld")]
-    journal = None if any(tail.is_written_for(home) for tail in files) else _journal(key, everything)
-    over = threading.Event()
+    """Tell each entry that concerns the session `key` (with `everything`, each at all) until the block ends."""
+    with closing(Following(home)) as following:
+        thread = threading.Thread(target=_told, args=(following, key, tell, everything), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            if journald.elsewhere(home):
+                time.sleep(_ON_THEIR_WAY_S)
+            following.close()
+            thread.join(timeout=2)
 
-    def look() -> None:
-        while not over.wait(_LOOK_S):
-            for line in (line for tail in files for line in tail.more()):
-                if everything or f"session={key} " in f"{line} " or " modeld " in line:
-                    tell(_PRIORITY.sub("", line, count=1))
 
-    def read() -> None:
-        assert journal is not None
-        assert journal.stdout is not None
-        for line in journal.stdout:
-            tell(line.rstrip("\n"))
+def _told(following: Following, key: str, tell: Tell, everything: bool) -> None:
+    turns: set[str] = set()  # modeld knows turns, and no sessions
+    for entry in following:
+        ours = entry.session == key
+        if ours and entry.turn:
+            turns.add(entry.turn)
+        if everything or ours or entry.turn in turns or (entry.program == "modeld" and not entry.turn):
+            tell("\n".join(shown(entry, whose=everything)))
 
-    thread = threading.Thread(target=read if journal else look, daemon=True)
-    thread.start()
+
+def shown(entry: Entry, *, whose: bool = False) -> Iterator[str]:
+    """An entry as lines for a terminal, whatever it holds; only the first begins at the margin. `whose`: with its program and session."""
+    who = f" {entry.program}{f' [{entry.session}]' if entry.session else ''}" if whose else ""
+    stamp = f"{time.strftime('%H:%M:%S', time.localtime(entry.at))}.{int(entry.at % 1 * 1000):03d}{who} {entry.event}"
+    head, body = _parts(entry)
+    yield log.escaped(f"{stamp} {head}".rstrip())
+    yield from (f"  │ {log.escaped(line)}" for line in body)
+
+
+def _parts(entry: Entry) -> tuple[str, list[str]]:
+    """What an entry says in its first line, and what below it."""
+    ms = f" ({entry.fields['ms']} ms)" if "ms" in entry.fields else ""
+    match entry.event:
+        case "tool.start":
+            return entry.tool, _arguments(entry.message.removeprefix(f"{entry.tool} "))
+        case "tool.finish":
+            outcome, _, result = entry.message.partition(": ")
+            return f"{outcome}{ms}", _clipped(result)
+        case "model.ask":
+            return " ".join(filter(None, (entry.fields.get("ask"), entry.fields.get("model")))), []
+        case "model.answer":
+            return log.cut(" ".join(filter(None, (entry.message, entry.fields.get("usage")))), _SHORT) + ms, []
+    return log.cut(entry.message, 2 * _SHORT) + ms, _clipped(entry.fields.get("traceback", ""))
+
+
+def _arguments(text: str) -> list[str]:
+    """A call's arguments, each with its name: texts as they are, not as JSON."""
     try:
-        yield
-    finally:
-        over.wait(2 * _LOOK_S)  # the last lines are on their way
-        over.set()
-        if journal:
-            journal.terminate()
-            journal.wait()
-        thread.join(timeout=2)
-        for tail in files:
-            tail.close()
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return _clipped(text)
+    if not isinstance(found, dict):
+        return _clipped(text)
+    lines = []
+    for name, value in found.items():
+        first, *others = _clipped(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) or [""]
+        lines += [f"{name}: {first}", *(f"  {line}" for line in others)]
+    return lines
 
 
-class _Tail:
-    """What is appended to a file from now on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = self._opened()
-        if self._file is not None:
-            self._file.seek(0, os.SEEK_END)
-        self._rest = b""
-
-    def is_written_for(self, home: Home) -> bool:
-        """Whether the daemon that runs now has written to it: at its start, which its lock's file tells, or later."""
-        try:
-            return self._path.stat().st_mtime >= home.lock(self._path.stem).stat().st_mtime - 1
-        except OSError:
-            return False
-
-    def more(self) -> list[str]:
-        data = self._rest + self._read()
-        if self._moved_aside():
-            data += self._read()  # its last lines may have come in between
-            self.close()
-            self._file = self._opened()
-            data += self._read()
-        *lines, self._rest = data.split(b"\n")
-        return [line.decode("utf-8", "replace") for line in lines]
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _read(self) -> bytes:
-        return self._file.read() if self._file is not None else b""
-
-    def _moved_aside(self) -> bool:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return False
-        return self._file is None or not os.path.samestat(found, os.fstat(self._file.fileno()))
-
-    def _opened(self) -> BinaryIO | None:
-        try:
-            return self._path.open("rb", buffering=0)
-        except OSError:
-            return None
-
-
-def _journal(key: str, everything: bool) -> subprocess.Popen[str] | None:
-    if not shutil.which("journalctl"):
-        return None
-    wanted = ["SYSLOG_IDENTIFIER=bubbles-modeld", "+", "SYSLOG_IDENTIFIER=bubbles-agentd", *([] if everything else [f"BUBBLES_SESSION={key}"])]
-    return subprocess.Popen(["journalctl", "--user", "-f", "-n0", "-o", "cat", *wanted], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def _clipped(text: str) -> list[str]:
+    """The first lines of a text, and how many more there are."""
+    lines = text.split("\n") if text else []
+    left = len(lines) - _LINES_MOST
+    told = [log.cut(line, _WIDTH_MOST) for line in lines[:_LINES_MOST]]
+    return [*told, f"… ({left} more lines in the log: bubbles audit --full)"] if left > 0 else told

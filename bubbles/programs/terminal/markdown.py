@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from bubbles.kernel.clip import clean
+from bubbles.kernel.clean import clean
 
 WIDEST = 100  # columns: longer lines of prose are hard to read
 

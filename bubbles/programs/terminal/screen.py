@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,15 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar, TextArea
 
-from bubbles import __version__
+from bubbles import __version__, regular
+from bubbles.agentd.apology import language_of
+from bubbles.agentd.texts import told
 from bubbles.bus.caller import Caller
 from bubbles.errors import BubblesError, Unavailable
+from bubbles.kernel.clean import clean
 from bubbles.paths import Home
 from bubbles.programs.terminal import commands
+from bubbles.programs.terminal.completion import offers
 from bubbles.programs.terminal.conversation import TRIES, Conversation, ensure, kept, unanswered
 from bubbles.programs.terminal.here import granted
 from bubbles.programs.terminal.markdown import dim, plain, render
@@ -52,17 +56,18 @@ class Screen:
         self.home = home
         self._here, self._logs, self._debug = here, logs, debug
         self._talk = Conversation(home, session)
+        self._first = session
         self._session = contextlib.ExitStack()  # what holds while we are in a session
         self._agentd = Caller(home, "agentd")
         self._typed: asyncio.Queue[str] = asyncio.Queue()
         self._output: asyncio.Queue[str] = asyncio.Queue()
         self._pending: deque[str] = deque()  # messages whose turn has not ended
+        self._commands: dict[str, str] = {}  # commands that are not answered yet: message -> what was typed
+        self._answering: set[asyncio.Task[None]] = set()
         self._shown: set[str] = set()  # turns
         self._stream = Stream()
-        self._busy = ""  # what is waited for that is no turn
         self._since = 0.0
         self._follower: asyncio.Task[None] | None = None
-        self._compacting: asyncio.Task[None] | None = None
         self._stopping = False  # the turn that is waited for was asked to stop
         self.input, self.app = self._layout()
 
@@ -74,10 +79,10 @@ class Screen:
             self._loop.add_signal_handler(name, self._leave)
         tasks = [asyncio.create_task(self._guarded(work)) for work in (self._read(), self._print(), self._spin())]
         try:
-            with kept(self.home, self._trouble_from_thread, lambda: bool(self._pending)):
+            with kept(self.home, self._trouble_from_thread, lambda: self._waiting):
                 await self.app.run_async()
         finally:
-            for task in filter(None, [*tasks, self._follower, self._compacting]):
+            for task in filter(None, [*tasks, *self._answering, self._follower]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._agentd.close()
@@ -96,8 +101,8 @@ class Screen:
         while True:
             text = await self._typed.get()
             self._say(f"\x1b[1m›\x1b[22m {_indented(text)}")
-            command = commands.parse(text)
-            await self._take(self._send(text) if command is None else self._command(*command))
+            command = commands.local(text)
+            await self._take(self._send(text) if command is None else self._do(*command))
 
     async def _take(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -109,66 +114,43 @@ class Screen:
         """Words that were entered and not taken up yet are sent all the same: whoever pressed Enter has sent them."""
         while not self._typed.empty():
             text = self._typed.get_nowait()
-            if commands.parse(text) is None:
-                self._pending.append(self._talk.put(text))
+            if commands.local(text) is None:
+                message = self._talk.put(text)
+                self._pending.extend([] if commands.is_command(text) else [message])
 
     async def _send(self, text: str) -> None:
-        self._pending.append(self._talk.put(text))
+        message = self._talk.put(text)
+        if commands.is_command(text):
+            self._commands[message] = text
+            task = asyncio.create_task(self._guarded(self._take(self._answer(message, text))))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            return
+        self._pending.append(message)
         if not self._follow():  # else `turn.wait` rings, and is there before the model is asked: text is streamed to those who wait
             self._agentd.ring()
 
-    async def _command(self, name: str, arguments: str) -> None:
-        match name:
-            case "exit":
-                self._leave()
-            case "help":
-                self._say(commands.overview())
-            case "stop":
-                await self._stop()
-            case "session" if arguments:
-                self._talk = Conversation(self.home, arguments)
-                await self._enter()
-            case "session":
-                self._say(f"  {self._talk.name}")
-            case "config" if arguments.split(None, 1)[:1] == ["workspace"]:
-                await self._workspace(arguments.removeprefix("workspace").strip())
-            case "config":
-                await self._config(*arguments.split(None, 1))
-            case "prompt":
-                shown = await self._call("session.prompt")
-                self._say(f"{dim(shown['text'])}\n  tools: {', '.join(shown['tools']) or 'none'}")
-            case "compact" if not self._busy:
-                self._compacting = asyncio.create_task(self._guarded(self._take(self._compact())))
-            case "compact":
-                self._say(dim("that is being done already"))
-            case _:
-                self._say(f"there is no command /{name}; /help names them. A space before it sends it as words.")
+    async def _do(self, name: str, arguments: str) -> None:
+        if name == "exit":
+            self._leave()
+            return
+        self._talk = Conversation(self.home, self._first if arguments == "-" else arguments)
+        await self._enter()
 
-    async def _compact(self) -> None:
-        """Beside all else: what is typed meanwhile is sent as ever."""
-        self._busy = "summarising"
+    async def _answer(self, message: str, text: str) -> None:
+        """Show what a command is answered, beside whatever turn runs."""
+        talk = self._talk
         try:
-            self._say(commands.compacted(await self._call("session.compact")))
+            body = await self._wait(talk.question(message, stream=False), lambda part: None)
         finally:
-            self._busy = ""
+            del self._commands[message]
             self.app.invalidate()
-
-    async def _config(self, key: str = "", value: str | None = None) -> None:
-        if value is not None:
-            from bubbles import config  # a second of a person's time, once, and only for those who set something
-
-            await self._call("session.set", key=key, value=None if value == "-" else config.parse(key, value))
-        text = commands.settings(await self._call("session.show"), key)
-        self._say(text or f"there is no setting {key!r} of a session; /config names them")
-
-    async def _workspace(self, text: str) -> None:
-        shown = await self._call("session.show")
-        if text:
-            await self._call("session.set", key="workspaces", value=commands.workspaces(shown, text))
-            if set_aside := commands.set_aside(shown):
-                self._say(set_aside)
-            shown = await self._call("session.show")
-        self._say(commands.settings(shown, "workspaces"))
+        self._show(Stream().end(body))
+        if commands.is_help(text) and body.get("text"):
+            self._say(dim(told("help terminal", language_of("auto", str(body["text"])))))
+        if talk is self._talk and (again := talk.follow_up(message)):
+            self._pending.append(again)
+            self._follow()
 
     async def _stop(self) -> None:
         """Once a turn: what is typed at it meanwhile changes nothing. It waits for an agentd that is down."""
@@ -180,8 +162,6 @@ class Screen:
             stopped = await asyncio.to_thread(self._talk.stop, self._pending[0] if self._pending else "")
         finally:
             self._stopping = stopped and bool(self._pending)
-        if not stopped and not self._pending:  # else its end is on the way
-            self._say(dim("nothing is running"))
 
     async def _call(self, op: str, **body: Any) -> dict[str, Any]:
         return (await self._agentd.call(op, {"session": self._talk.key, **body}))[0]
@@ -199,7 +179,7 @@ class Screen:
         self._say(dim(f"session {self._talk.name} · {shown['messages']} messages · {model}"))
         self._catch_up("while you were away:")
         if self._debug:
-            await self._command("prompt", "")
+            self._say(dim((await self._call("session.prompt"))["text"]))
         running = [s["turn"] for s in (await self._call("status"))["sessions"] if s["session"] == self._talk.key and s["turn"]]
         if running:
             self._pending.extend(running)
@@ -225,7 +205,8 @@ class Screen:
         while self._pending:
             self._stream, self._since, self._stopping = Stream(), time.monotonic(), False
             try:
-                body = await self._wait(self._pending[0])
+                question = self._talk.question(self._pending[0], stream=True)
+                body = await self._wait(question, lambda part: self._show(self._stream.take(part)))
             except BubblesError as error:
                 self._pending.clear()
                 self._trouble(error)
@@ -237,11 +218,10 @@ class Screen:
         self._catch_up("meanwhile:")
         self.app.invalidate()  # a turn may be shorter than a tick of the spinner
 
-    async def _wait(self, message: str) -> dict[str, Any]:
+    async def _wait(self, question: dict[str, Any], on_part: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         for _ in range(TRIES):
             try:
-                question = self._talk.question(message, stream=True)
-                return (await self._agentd.call("turn.wait", question, on_part=lambda part: self._show(self._stream.take(part))))[0]
+                return (await self._agentd.call("turn.wait", question, on_part=on_part))[0]
             except Unavailable as error:
                 why = error.text
                 await asyncio.to_thread(ensure, self.home)
@@ -308,7 +288,7 @@ class Screen:
 
     @property
     def _waiting(self) -> bool:
-        return bool(self._pending or self._busy)
+        return bool(self._pending or self._commands)
 
     @property
     def _columns(self) -> int:
@@ -321,7 +301,9 @@ class Screen:
     def _status(self) -> StyleAndTextTuples:
         seconds = int(time.monotonic() - self._since) if self._pending else 0
         frame = _SPINNER[int(time.monotonic() / _TICK_S) % len(_SPINNER)]
-        doing = self._busy or self._stream.doing or ("writing" if self._stream.growing else "thinking")
+        doing = self._stream.doing or ("writing" if self._stream.growing else "thinking")
+        if not self._pending:
+            doing = next((text.split()[0] for text in self._commands.values()), "")
         return [("fg:ansicyan", f"{frame} "), ("fg:ansibrightblack", f"{doing}" + (f" · {seconds} s · Ctrl-C stops" if seconds else ""))]
 
     def _prompt(self) -> StyleAndTextTuples:
@@ -405,6 +387,8 @@ def printed(piece: Piece, columns: int) -> str:
     match piece.kind:
         case "text":
             return render(piece.text, columns)
+        case "answer":
+            return clean(piece.text)
         case "tool":
             return dim(f"· {piece.text}")
         case "failed":
@@ -415,8 +399,6 @@ def printed(piece: Piece, columns: int) -> str:
 
 
 def _indented(text: str) -> str:
-    from bubbles.kernel.clip import clean
-
     return clean(text).replace("\n", "\n  ")
 
 
@@ -430,27 +412,20 @@ def _history(home: Home) -> History:
     path = home.root / "channels" / "cli" / "typed"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        os.close(regular.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     except OSError:
         return InMemoryHistory()
     return FileHistory(str(path))
 
 
 class _Words(Completer):
-    """Completes slash commands, and after /session the names of sessions."""
+    """Completes commands and what follows them."""
 
     def __init__(self, home: Home) -> None:
         self._sessions = home.sessions
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        text = document.text_before_cursor
-        if text.startswith("/session "):
-            start, words = text.removeprefix("/session "), sorted(p.name for p in self._sessions.glob("*") if p.is_dir())
-        elif text.startswith("/") and " " not in text:
-            start, words = text, [f"/{name}" for name in commands.COMMANDS]
-        else:
-            return
-        yield from (Completion(word, -len(start)) for word in words if word.startswith(start))
+        return (Completion(word, -length) for word, length in offers(document.text_before_cursor, self._sessions))
 
 
 def talk(home: Home, session: str, *, here: Path | None = None, logs: bool = False, debug: bool = False) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bubbles import regular
 from bubbles.paths import Home
 
 
@@ -45,7 +46,7 @@ class Seen:
     def mark(self) -> int:
         """The length up to which it was seen; 0 where it never was."""
         try:
-            return int(self._path.read_text())
+            return int(regular.read(self._path))
         except (OSError, ValueError):
             return 0
 
@@ -66,7 +67,7 @@ class Seen:
 def exchanges(history: Path, offset: int) -> Iterator[Exchange]:
     """The turns that end in a history file after a byte offset."""
     try:
-        file = history.open("rb")
+        file = open(history, "rb", opener=regular.opened)  # noqa: SIM115 -- a history that is not there ends here
     except OSError:
         return
     with file:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["text", "tool", "failed", "note", "notice"]
+Kind = Literal["text", "tool", "failed", "note", "notice", "answer"]
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)(.*)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something to print. `text` is Markdown where the kind is "text", and plain otherwise."""
+    """Something to print. `text` is Markdown where the kind is "text", and plain otherwise; "answer": a command's."""
 
     kind: Kind
     text: str
@@ -44,6 +44,8 @@ class Stream:
         if "retry" in part:
             self.growing = self._streamed = ""
             return [Piece("note", _retrying(part["retry"]))]
+        if "waits" in part:
+            return [Piece("note", no_room(part["waits"]))]
         if "text_end" in part:
             return self.flush()
         if "progress" in part:
@@ -59,6 +61,8 @@ class Stream:
         """The last pieces, given the reply of `turn.wait`."""
         text, outcome = str(body.get("text") or ""), str(body.get("outcome"))
         self.doing = ""
+        if outcome == "command":
+            return [*self.flush(), *([Piece("answer", text)] if text else [])]
         if outcome == "replied":
             return self._say(text) if not self.says else self.flush()
         remedy = f"\n  try: {body['remedy']}" if body.get("remedy") else ""
@@ -101,6 +105,11 @@ def unanswered(outcome: str) -> str:
 def _retrying(retry: dict[str, Any]) -> str:
     why = str(retry.get("category", "failed")).replace("_", " ")
     return f"the model: {why}; asking again in {float(retry.get('in_s') or 0):.0f} s"
+
+
+def no_room(waits: dict[str, Any]) -> str:
+    """Why words wait, in a sentence."""
+    return f"{waits.get('most')} messages wait here already; this one is kept, and comes in when there is room"
 
 
 def split(text: str) -> tuple[list[str], str]:

@@ -34,6 +34,17 @@ def test_what_can_be_done_is_told_whether_or_not_the_notice_is(text: str) -> Non
     assert piece.text.startswith(text or "no answer (not set up)")
 
 
+def test_a_command_is_answered_as_it_stands_or_not_at_all() -> None:
+    assert printed([], {"outcome": "command", "text": "*model*: x", "turn": ""}) == [Piece("answer", "*model*: x")]
+    assert printed([], {"outcome": "command", "text": "", "turn": ""}) == []
+
+
+def test_words_that_wait_for_room_are_told_so() -> None:
+    (piece,) = Stream().take({"waits": {"limit": "queued", "most": 100}})
+    assert piece.kind == "note"
+    assert piece.text.startswith("100 messages wait here already")
+
+
 # -- blocks ----------------------------------------------------------------------------------------
 
 

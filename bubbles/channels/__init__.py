@@ -1,0 +1,14 @@
+"""The platforms: what all of them share (README.md), and one file a platform.
+
+    channel.py    what a platform's file has to do          outbound.py   one chat after the other, and each in its order
+    frame.py      what is done for all of them              delivery.py   one message, from its queue to its end
+    inbound.py    from the platform to the spool            receipts.py   what is known of each send, on disk
+    link.py       the connection, and its end               liveness.py   whether the platform is still there
+
+`CHANNELS` names where each platform's class is found, so that listing them loads none of them. A channel is made with its section of the
+configuration (config/channels.py) alone.
+"""
+
+from __future__ import annotations
+
+CHANNELS: dict[str, str] = {}  # name: "bubbles.channels.NAME:Class"

@@ -1,0 +1,82 @@
+"""What a platform's file has to do: log in, listen, send. All else is done for it (frame.py).
+
+It does not know what a session, a model or a tool is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bubbles.messages import Inbound, Outbound
+
+
+class Unconfirmed(Exception):
+    """The platform may have got it and may not: the connection ended, or nothing was heard in time, after the request had left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is sent at once: the `n`-th of `of` parts of a message. `key` is its idempotency key, the same at every try."""
+
+    n: int
+    of: int
+    text: str
+    key: str
+
+
+class Take(Protocol):
+    """What `listen` is given."""
+
+    async def __call__(self, inbound: Inbound) -> None:
+        """Store a message. When this returns it survives whatever comes, and may be confirmed upstream; what it raises, `listen` raises."""
+
+    def alive(self) -> None:
+        """The platform has just proved that it hears us: a poll came back, a pong, a frame of any kind. Taking a message says so too."""
+
+
+class Channel(Protocol):
+    """One platform. A class that inherits this has the methods that say what they do by themselves."""
+
+    name: str  # of the channel: `telegram`
+    keyed: bool  # the platform shows one key once, however often it is sent
+    stale_s: float = 120.0  # a platform that is there says so (`Take.alive`) at least this often; 30 at least
+    shows: bool = False  # whether it wants `show` to be called
+
+    async def open(self) -> None:
+        """Log in, with a new client; what was open before is closed first.
+
+        Raises Misconfigured where the credentials are rejected, NotNow where the platform cannot be reached.
+        """
+
+    async def listen(self, take: Take) -> None:
+        """Give each message to `take`, and confirm it upstream when that has returned, never before. Ends by an error, or cancelled.
+
+        NotNow: the connection is lost; Misconfigured: the credentials are no longer good. Ids of messages are `NAME-` and what the
+        platform calls the update, so that one that comes again is known.
+        """
+
+    async def deliver(self, message: Outbound, part: Part) -> str:
+        """Send one part; the platform's id of it, "" where it has none.
+
+        Raises NotNow where it was not sent and may be later, NotEver where it is refused for good, Unconfirmed where nobody can tell.
+        An error without a name counts as Unconfirmed, and as a bug.
+        """
+
+    def split(self, message: Outbound) -> list[str]:
+        """The texts of its parts. The same message has the same parts each time: after a restart the sending goes on in the middle."""
+        return [message.text]
+
+    async def show(self, topic: str, event: dict[str, Any]) -> None:
+        """Show progress, where `shows`: an event of the feed below `NAME/` (bus/PROTOCOL.md). It may be missed, and what it raises is."""
+
+    async def find(self, chat: str, query: str) -> list[dict[str, str]]:
+        """Those in a chat whose name has `query` in it: `id`, `name`. Raises NotNow."""
+        return []
+
+    async def reachable(self) -> bool:
+        """Whether a plain TCP connection to the platform succeeds. False where that says nothing."""
+        return False
+
+    async def close(self) -> None:
+        """Hang up."""

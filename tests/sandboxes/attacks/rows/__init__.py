@@ -1,0 +1,1 @@
+"""The attacks, a file for each thing that they are after; each has a list ATTACKS."""
