@@ -33,6 +33,14 @@ def _what_was_killed_is_gone() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def _no_mask_is_left_behind() -> Iterator[None]:
+    """A program that is run in the tests' own process sets its mask there: the next test begins with the one that most machines have."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What tests have to tell besides whether they passed: their property `told`."""
     reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome) if report.when == "call"]

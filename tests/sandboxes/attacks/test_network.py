@@ -185,7 +185,8 @@ def _played(user: str) -> dict[str, Any]:
     try:
         (root / "rows").write_text(json.dumps([{"number": row.number, row.kind: row.text} for row in ROWS]))
         if user != "root" and os.geteuid() == 0:
-            os.chown(root, ORDINARY, ORDINARY)
+            for each in (root, root / "rows"):
+                os.chown(each, ORDINARY, ORDINARY)
         done = _run([*command, "-m", "tests.sandboxes.attacks.town", str(root), str(root / "rows")])
     finally:
         shutil.rmtree(root, ignore_errors=True)
