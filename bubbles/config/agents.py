@@ -64,7 +64,9 @@ class Defaults(Section):
     keep_tokens: StrictInt = Field(default=24_000, ge=256, le=10_000_000)  # less than context_tokens
     result_tokens: StrictInt = Field(default=8000, ge=100, le=1_000_000)  # of one tool result; less than keep_tokens, else no compaction would help
     api_retries: StrictInt = Field(default=2, ge=0, le=10)
-    api_timeout_s: StrictFloat = Field(default=120, ge=0.1, le=3600)
+    api_timeout_s: StrictFloat = Field(default=120, ge=0.1, le=3600)  # for an answer, or the first words of one that is streamed
+    # Between those and the next; no longer than the time-out. Some vendors stream a call in one piece, and are silent while it is written.
+    api_idle_s: StrictFloat = Field(default=120, ge=0.1, le=3600)
     concurrency: StrictInt = Field(default=0, ge=0, le=10_000)  # turns at work at once; 0: 32 a core
     interjection: Literal["join", "preempt"] = "join"
     language: Literal["auto", "en", "zh"] = "auto"

@@ -9,7 +9,7 @@ from typing import Any
 from bubbles.errors import ModelDown, Rejected
 from bubbles.messages import scrub
 from bubbles.providers.failure import from_object
-from bubbles.providers.provider import Answer
+from bubbles.providers.provider import Answer, Ask
 
 
 class Draft:
@@ -22,7 +22,13 @@ class Draft:
         self._calls: list[dict[str, Any]] = []
         self._usage: dict[str, int] = {}
         self._model = ""
+        self._pieces = 0  # of text, of reasoning and of calls
         self.stop = ""
+
+    @property
+    def so_far(self) -> tuple[int, str]:
+        """Changes whenever something of the answer has come."""
+        return self._pieces, self.stop
 
     def whole(self, body: Any) -> Answer:
         """The answer that a body of the kind `chat.completion` gives. Raises ModelError."""
@@ -49,6 +55,12 @@ class Draft:
         stop = "tool_calls" if calls and self.stop in ("", "stop") else self.stop or "stop"
         return Answer(scrub("".join(self._text)), calls, scrub("".join(self._reasoning)), self._usage, stop, self._model)
 
+    def stalled(self, ask: Ask) -> ModelDown:
+        """The failure of a stream that is waited for no longer."""
+        if self._pieces:
+            return ModelDown(f"the stream stood still: nothing of the answer in {ask.pause_s:g} s, or no end of it in all the time that it has")
+        return ModelDown(f"no word of an answer in {ask.timeout_s:g} s")
+
     def _choice(self, body: Any) -> dict[str, Any] | None:
         """The first choice; the model's name and the usage are taken on the way."""
         if not isinstance(body, dict):
@@ -68,8 +80,10 @@ class Draft:
 
     def _take(self, delta: dict[str, Any]) -> str:
         text = _text(delta.get("content")) or _text(delta.get("refusal"))
+        thought = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
         self._text.append(text)
-        self._reasoning.append(_text(delta.get("reasoning_content")) or _text(delta.get("reasoning")))
+        self._reasoning.append(thought)
+        self._pieces += bool(text or thought)
         calls = delta.get("tool_calls")
         for n, call in enumerate(calls if isinstance(calls, list) else []):
             if isinstance(call, dict):
@@ -87,6 +101,7 @@ class Draft:
             self._calls.append(found)
         found["id"] = found["id"] or id
         found["name"] = found["name"] or name
+        self._pieces += bool(name or function.get("arguments"))
         arguments = function.get("arguments")
         if arguments is not None:
             found["arguments"].append(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))

@@ -31,6 +31,14 @@ class Watch:
     def heard(self) -> None:
         self._last = self._loop.time()
 
+    def expect_within(self, silence_s: float) -> None:
+        """It was heard just now, and is to be heard again within so long."""
+        self.heard()
+        if silence_s != self._silence_s:
+            self._silence_s = silence_s
+            self._timer.cancel()
+            self._timer = self._loop.call_at(min(self._last + silence_s, self._end), self._look)
+
     def stop(self) -> None:
         self._timer.cancel()
 
@@ -84,6 +92,10 @@ class Connection(asyncio.Protocol):
         """What comes from here on belongs to `response`."""
         self.response, self._watch = response, watch
         self.pieces.clear()
+
+    def ignore(self) -> None:
+        """That something comes is no sign of life any more: whoever reads it says what is one."""
+        self._watch = None
 
     async def write(self, head: bytes, body: bytes) -> None:
         """Hand a request to the kernel: piece by piece where it is large, for what waits in memory is copied again and again.

@@ -31,7 +31,7 @@ from bubbles.providers.sse import Events
 from bubbles.providers.traits import UNKNOWN
 
 _ANSWER_MOST = 32 << 20  # bytes of one answer
-_STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its silences
+_STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its beginning
 _LEARN_S = 5.0
 _REST_S = 0.1
 
@@ -69,7 +69,7 @@ class Custom:
     async def ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
         """One request: streamed if `on_text` is given and the endpoint can, whole otherwise.
 
-        `timeout_s` bounds a whole answer, or each silence of a stream (which may take ten times as long in all).
+        `timeout_s` bounds a whole answer, or the wait for the first words of a stream (which may take ten times as long in all).
         """
         streamed = on_text is not None and self._streams
         data = body(ask, self.capabilities(ask.model), streamed=streamed)
@@ -77,7 +77,7 @@ class Custom:
         try:
             async with self._request("POST", "/chat/completions", data, ask.timeout_s, total_s) as response:
                 if streamed and "json" not in response.content_type and response.content_type != "text/html":
-                    return await _streamed(response, Draft(ask.id), on_text or _nobody)
+                    return await _streamed(response, Draft(ask.id), on_text or _nobody, ask)
                 return _whole(await _read(response), response.headers, Draft(ask.id), on_text or _nobody)
         except Rejected as error:
             if streamed and "stream" in error.text.lower():
@@ -145,15 +145,19 @@ class Custom:
         return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
-async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], None]) -> Answer:
-    """The answer of an event stream. One that ends before it says why it ends was cut."""
-    events, size, done = Events(), 0, False
-    while not done and (block := await response.block()):
+async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], None], ask: Ask) -> Answer:
+    """The answer of an event stream. One that ends before it says why it ends was cut; comments and empty chunks do not keep one alive."""
+    events, size, done, so_far = Events(), 0, False, draft.so_far
+    response.read_for_sense()
+    while not done and (block := await _block(response, draft, ask)):
         size += len(block)
         if size > _ANSWER_MOST:
             raise _too_large()
         for event in events.feed(block):
             done = _event(event, draft, on_text) or done
+        if draft.so_far != so_far:
+            so_far = draft.so_far
+            response.made_sense(ask.pause_s)
     if done:
         await _rest(response)
     else:
@@ -162,6 +166,13 @@ async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], N
     if not done and not draft.stop:
         raise ModelDown("the stream was cut before the answer's end")
     return draft.finish()
+
+
+async def _block(response: Exchange, draft: Draft, ask: Ask) -> bytes:
+    try:
+        return await response.block()
+    except TimeoutError as error:
+        raise draft.stalled(ask) from error
 
 
 async def _rest(response: Exchange) -> None:

@@ -28,7 +28,7 @@ from bubbles.providers.lite_request import request
 from bubbles.providers.lite_thoughts import Kept, Thoughts
 from bubbles.providers.provider import Answer, Ask, Capabilities, able
 
-_STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its silences
+_STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its beginning
 _OPTIONAL = ("temperature",)  # what a model may refuse, and can be asked without
 _loading: Future[ModuleType] | None = None
 
@@ -84,7 +84,7 @@ class Lite:
     async def ask(self, ask: Ask, on_text: Callable[[str], None] | None) -> Answer:
         """One request: streamed if `on_text` is given.
 
-        `timeout_s` bounds a whole answer, or each silence of a stream (which may take ten times as long in all).
+        `timeout_s` bounds a whole answer, or the wait for the first words of a stream (which may take ten times as long in all).
         """
         library = await _library()
         await self.learn(ask.model)
@@ -126,23 +126,36 @@ class Lite:
             kept.take(_message(body))
             answer = draft.whole(body)
         else:
-            answer = await self._streamed(seen, response, draft, kept, on_text, ask.timeout_s)
+            answer = await self._streamed(seen, response, draft, kept, on_text, ask)
         self._thoughts.keep(answer, kept)
         usage = answer.usage if any(answer.usage.values()) else {}  # where nothing is told, LiteLLM tells of zeros
         return replace(answer, usage=usage, model=answer.model.removeprefix(f"{self._prefix}/"))
 
-    async def _streamed(self, seen: Any, stream: Any, draft: Draft, kept: Kept, on_text: Callable[[str], None], silence_s: float) -> Answer:
-        """The answer of a stream. One that ends before its provider says why it ends was cut, though LiteLLM may say "stop" at its end."""
-        while (chunk := await self._told(seen, anext(stream, None), silence_s)) is not None:
+    async def _streamed(self, seen: Any, stream: Any, draft: Draft, kept: Kept, on_text: Callable[[str], None], ask: Ask) -> Answer:
+        """The answer of a stream. One that ends before its provider says why it ends was cut, though LiteLLM may say "stop" at its end.
+
+        Pieces with nothing in them, which are there to keep a connection open, do not end a silence.
+        """
+        now = asyncio.get_running_loop().time
+        until, so_far = now() + ask.timeout_s, draft.so_far
+        while (chunk := await self._next(seen, stream, draft, ask, until - now())) is not None:
             body = _plain(chunk)
             kept.take(_message(body))
             if text := draft.feed(body):
                 on_text(text)
+            if draft.so_far != so_far:
+                until, so_far = now() + ask.pause_s, draft.so_far
         _check(seen)
         kept.detail(seen.details)
         if not seen.ended or not (stream.received_finish_reason or stream.intermittent_finish_reason):
             raise ModelDown("the stream was cut before the answer's end")
         return draft.finish()
+
+    async def _next(self, seen: Any, stream: Any, draft: Draft, ask: Ask, silence_s: float) -> Any:
+        try:
+            return await self._told(seen, anext(stream, None), silence_s)
+        except TimeoutError:
+            raise draft.stalled(ask) from None
 
     async def _told(self, seen: Any, doing: Awaitable[T], silence_s: float) -> T:
         """What LiteLLM gives. Raises TimeoutError, and ModelError for all that it raises."""

@@ -172,6 +172,15 @@ class Exchange:
                 await self._connection.more()
         return pieces.popleft()
 
+    def read_for_sense(self) -> None:
+        """From here on bytes alone do not end a silence, for they may be there to keep the connection open and no more: `made_sense` does."""
+        assert self._connection
+        self._connection.ignore()
+
+    def made_sense(self, silence_s: float) -> None:
+        """What came last was worth waiting for; more of it is to come within so long."""
+        self._watch.expect_within(silence_s)
+
     def _end(self) -> None:
         connection, self._connection = self._connection, None
         self._watch.stop()

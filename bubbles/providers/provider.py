@@ -43,6 +43,7 @@ def able(traits: Any) -> Capabilities:
 class Ask:
     """One question. `messages` are canonical JSON objects as bytes, `tools` a JSON array or b"" for none.
 
+    `timeout_s` bounds a whole answer and, of a stream, the wait for its first words; `idle_s` the waits between those and the next, where it is less.
     `marks`: which of bubbles.providers.body.MARKS the messages hold, where that is known already.
     """
 
@@ -53,7 +54,13 @@ class Ask:
     temperature: float = 0.7
     max_tokens: int = 8192
     timeout_s: float = 120.0
+    idle_s: float = 120.0
     marks: frozenset[bytes] | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """How long a stream that has begun may bring nothing of the answer."""
+        return min(self.idle_s, self.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

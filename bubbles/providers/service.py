@@ -184,6 +184,7 @@ class Service:
             temperature=_field(body, "temperature", float, defaults.temperature),
             max_tokens=_field(body, "max_tokens", int, defaults.max_tokens),
             timeout_s=defaults.api_timeout_s,
+            idle_s=defaults.api_idle_s,
             marks=self._prefixes.marks(_field(body, "base", str)),
         )
         cost = partial(cost_micros, found.provider, found.model, settings=self._settings)

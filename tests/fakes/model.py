@@ -14,7 +14,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.fakes.script import Refusal, Speech, error_body
 from tests.fakes.signing import signature
@@ -23,10 +23,19 @@ from tests.fakes.wire import Asked, Connection, arguments, event, serve
 
 _REASONING = {"openrouter", "groq", "vllm", "ollama"}  # who call it `reasoning`
 _FORMAT = "anthropic-claude-v1"  # of OpenRouter's details
+_NOTHING = {
+    "id": "chatcmpl-0",
+    "object": "chat.completion.chunk",
+    "created": 0,
+    "model": "m",
+    "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": None}],
+}
 
 
 class Chat(Connection):
     """A connection to who speaks OpenAI's chat protocol, in the words of the vendor that the script names."""
+
+    signs: ClassVar[dict[str, bytes]] = {**Connection.signs, "empty": event(_NOTHING)}
 
     async def route(self, asked: Asked) -> None:
         key = self.model.script.key

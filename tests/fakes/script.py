@@ -28,6 +28,7 @@ A RULE, every part of it optional:
     fault     one of the vendor's own, by name, e.g. "too_long": in place of an answer or, with `after`, in the midst of a stream
     tokens    {"input", "output", "cached", "cache_write", "reasoning"}, told in the vendor's form: input and output count the others in
     never     true: nothing is ever answered                                   stall     after so many chunks nothing more comes
+    alive     and of a stream that stalled a sign of life comes for ever: "comment", or "empty" (a piece of the vendor's with nothing in it)
     blocked   true: the vendor's policy takes the answer                       ends      after so many chunks HTTP ends well, the answer not
 """
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.fakes.script import Refusal, Script
 
@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
     """One keep-alive connection: a request at a time. A protocol of a model is a subclass with a `route`."""
 
     transport: asyncio.Transport
+    signs: ClassVar[dict[str, bytes]] = {"comment": b": still here\n\n"}  # of life in a stream that stands still
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -158,7 +159,7 @@ class Connection(asyncio.Protocol):
                 if sent == rule.get("ends"):
                     return self._end()
                 if sent == rule.get("stall"):
-                    await forever()
+                    await self._stand_still(rule.get("alive", ""))
                 if failed and sent >= rule.get("after", 1):
                     self.chunk(failed)
                     return self._end()
@@ -171,6 +172,12 @@ class Connection(asyncio.Protocol):
         for piece in ending:
             self.chunk(piece)
         return self._end()
+
+    async def _stand_still(self, alive: str) -> None:
+        while alive:
+            self.chunk(self.signs[alive])
+            await asyncio.sleep(0.02)
+        await forever()
 
     def chunk(self, data: bytes) -> None:
         self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))

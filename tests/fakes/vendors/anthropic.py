@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.fakes.script import Speech, pieces
 from tests.fakes.signing import signature
@@ -29,6 +29,7 @@ class Anthropic(Vendor):
     """A connection to Anthropic."""
 
     name = "anthropic"
+    signs: ClassVar[dict[str, bytes]] = {**Vendor.signs, "empty": event({"type": "ping"}, "ping")}
 
     def is_question(self, asked: Asked) -> bool:
         return (asked.method, asked.path) == ("POST", "/v1/messages")

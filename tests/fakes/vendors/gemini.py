@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 from tests.fakes.script import Speech, pieces
@@ -22,6 +22,7 @@ _PART = _DATA | {"thought", "thoughtSignature", "partMetadata", "mediaResolution
 _SCHEMA = {"type", "format", "title", "description", "nullable", "enum", "maxItems", "minItems", "properties", "required", "minProperties", "default"}
 _SCHEMA |= {"maxProperties", "minLength", "maxLength", "pattern", "example", "anyOf", "propertyOrdering", "items", "minimum", "maximum"}
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+_NOTHING = {"candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "index": 0}], "usageMetadata": {}, "modelVersion": "m"}
 _STOPS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 Part = dict[str, Any]
@@ -31,6 +32,7 @@ class Gemini(Vendor):
     """A connection to Google's Gemini API."""
 
     name = "gemini"
+    signs: ClassVar[dict[str, bytes]] = {**Vendor.signs, "empty": event(_NOTHING)}
 
     def is_question(self, asked: Asked) -> bool:
         return asked.method == "POST" and bool(_QUESTION.fullmatch(asked.path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.fakes.model import Chat
 from tests.fakes.script import Speech, pieces
@@ -34,6 +34,7 @@ class Responses(Vendor):
     """A connection to who speaks OpenAI's Responses."""
 
     name = "responses"
+    signs: ClassVar[dict[str, bytes]] = {**Vendor.signs, "empty": event({"type": "keepalive", "sequence_number": 1}, "keepalive")}
 
     def is_question(self, asked: Asked) -> bool:
         return (asked.method, asked.path) == ("POST", "/v1/responses")

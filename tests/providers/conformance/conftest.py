@@ -52,6 +52,12 @@ def hasty(tmp_path_factory: pytest.TempPathFactory, servers: dict[str, FakeModel
     yield from _hall(tmp_path_factory.mktemp("hasty"), servers, api_retries=1, api_timeout_s=0.8)
 
 
+@pytest.fixture(scope="session")
+def restless(tmp_path_factory: pytest.TempPathFactory, servers: dict[str, FakeModel]) -> Iterator[Hall]:
+    """One retry, the usual time-out, and little patience with a stream that stands still."""
+    yield from _hall(tmp_path_factory.mktemp("restless"), servers, api_retries=1, api_idle_s=0.5)
+
+
 @pytest.fixture(params=SIDES, ids=str)
 def side(request: pytest.FixtureRequest) -> Side:
     found: Side = request.param

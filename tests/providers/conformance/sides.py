@@ -56,3 +56,6 @@ SIDES = [
     Side("ollama", "llama3.2", "ollama", "/v1", cached=False, thoughts=False),
     Side("vllm", "qwen3", vendor="vllm"),
 ]
+
+# One of each way in which bytes are read: what holds for it holds for those that are read alike.
+WIRES = [side for side in SIDES if str(side) in ("anthropic", "openai", "openai-responses", "gemini", "openrouter", "custom", "ollama")]

@@ -11,7 +11,7 @@ import pytest
 from bubbles.errors import ContextTooLong, ModelDown, ModelError, NotAuthorized, RateLimited, Rejected
 from tests.fakes.vendors import wordings
 from tests.providers.conformance.hall import Hall, Told
-from tests.providers.conformance.sides import KEY, SIDES, Side
+from tests.providers.conformance.sides import KEY, SIDES, WIRES, Side
 
 PARTIAL, WHOLE = "half of an answer that br", "all of it"
 
@@ -130,6 +130,31 @@ def test_a_stream_that_stalls_is_tried_again(hasty: Hall, side: Side) -> None:
     told = hasty.ask(side, {"rules": [rule], "default": {"reply": WHOLE}})
     assert (told.requests, told.answer["text"], told.heard) == (2, WHOLE, WHOLE)
     assert told.seen["open"] == 0
+
+
+@pytest.mark.parametrize("side", WIRES, ids=str)
+@pytest.mark.parametrize("alive", ["comment", "empty"])
+def test_a_stream_that_stands_still_is_cut_whatever_keeps_it_open(restless: Hall, side: Side, alive: str) -> None:
+    """What comes to keep a connection open and says nothing is no answer; and what was said before the cut is not in the next one."""
+    rule = {"reply": PARTIAL, "chunks": 8, "stall": 6, "alive": alive, "times": 1}
+    told = restless.ask(side, {"rules": [rule], "default": {"reply": WHOLE}})
+    assert (told.requests, told.answer["text"], told.answer["attempts"], told.heard) == (2, WHOLE, 2, WHOLE)
+    assert [part["retry"]["category"] for part in told.parts if "retry" in part] == ["model_down"]
+    assert told.seen["open"] == 0, "the one that stood still was let go of"
+
+
+@pytest.mark.parametrize("side", WIRES, ids=str)
+def test_one_that_says_nothing_at_first_has_the_whole_time_out(restless: Hall, side: Side) -> None:
+    """A model thinks before its first word, and some say nothing of that."""
+    told = restless.ask(side, {"default": {"reply": WHOLE, "delay_s": 0.9}})
+    assert (told.requests, told.answer["text"]) == (1, WHOLE)
+
+
+@pytest.mark.parametrize("side", WIRES, ids=str)
+def test_signs_of_life_do_not_lengthen_the_wait_for_the_first_word(hasty: Hall, side: Side) -> None:
+    rule = {"reply": PARTIAL, "stall": 0, "alive": "empty", "times": 1}
+    told = hasty.ask(side, {"rules": [rule], "default": {"reply": WHOLE}})
+    assert (told.requests, told.answer["text"]) == (2, WHOLE)
 
 
 # -- what does not ---------------------------------------------------------------------------------------
