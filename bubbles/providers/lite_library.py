@@ -158,6 +158,7 @@ def _quieten() -> None:
     litellm.disable_streaming_logging = True
     for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    litellm.ModelResponse.service_tier = None  # its code for Groq reads that of every whole answer, and not every one has it
     AsyncHTTPHandler.create_client = _client
     litellm.module_level_aclient.client = _client()
 

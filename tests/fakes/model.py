@@ -82,7 +82,8 @@ class Chat(Connection):
         return self.whole(200, answer, headers, cut="cut" in rule)
 
     def _head(self, body: dict[str, Any], kind: str) -> dict[str, Any]:
-        tier = {"service_tier": "on_demand"} if self.model.script.vendor == "groq" else {}
+        script = self.model.script
+        tier = {"service_tier": "on_demand"} if script.vendor == "groq" and not script.untiered else {}
         return {"id": f"chatcmpl-{self.model.requests}", "object": kind, "created": int(time.time()), "model": body["model"], **tier}
 
     def _deltas(self, speech: Speech) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ A script is one JSON object:
      "window_tokens": n,          longer requests are refused as `context_length_exceeded`
      "dialect": "openai",         the rules of bubbles.kernel.context.check that a body is held against
      "vendor": "deepseek",        whose words faults are told in (tests/fakes/vendors/wordings.py)
+     "untiered": true,            answers in Groq's words without a `service_tier`
      "needs_reasoning": true}     an assistant message with calls must bring its reasoning_content (elsewhere: its signatures) back
 
 A RULE, every part of it optional:
@@ -112,6 +113,7 @@ class Script:
         self.window_tokens: int = script.get("window_tokens") or 0
         self.dialect: str = script.get("dialect") or "openai"
         self.vendor: str = script.get("vendor") or ""
+        self.untiered: bool = bool(script.get("untiered"))
         self.needs_reasoning: bool = bool(script.get("needs_reasoning"))
         self._used = [0] * len(self.rules)
 

@@ -53,6 +53,11 @@ def test_words(hall: Hall, side: Side) -> None:
     assert (answer["provider"], answer["model"]) == (side.provider, side.model)
 
 
+def test_an_answer_without_what_a_library_looks_for_is_one(hall: Hall) -> None:
+    groq = next(side for side in SIDES if side.provider == "groq")
+    assert both(hall, groq, {"untiered": True, "default": {"reply": TEXT, "chunks": 5}})["text"] == TEXT
+
+
 def test_what_is_asked_goes_out_and_nothing_else_of_us(hall: Hall, side: Side) -> None:
     system = {"role": "system", "content": "Be brief."}
     told = hall.ask(side, {}, system, HI, tools=TOOLS)
