@@ -72,13 +72,14 @@ class Custom:
         `timeout_s` bounds a whole answer, or the wait for the first words of a stream (which may take ten times as long in all).
         """
         streamed = on_text is not None and self._streams
-        data = body(ask, self.capabilities(ask.model), streamed=streamed)
+        path, data, headers = self._asked(ask, streamed=streamed)
+        draft = self._draft(ask)
         total_s = ask.timeout_s * (_STREAM_S if streamed else 1)
         try:
-            async with self._request("POST", "/chat/completions", data, ask.timeout_s, total_s) as response:
+            async with self._request("POST", path, data, ask.timeout_s, total_s, headers) as response:
                 if streamed and "json" not in response.content_type and response.content_type != "text/html":
-                    return await _streamed(response, Draft(ask.id), on_text or _nobody, ask)
-                return _whole(await _read(response), response.headers, Draft(ask.id), on_text or _nobody)
+                    return await _streamed(response, draft, on_text or nobody, ask)
+                return _whole(await read(response), response.headers, draft, on_text or nobody)
         except Rejected as error:
             if streamed and "stream" in error.text.lower():
                 self._streams = False
@@ -94,7 +95,7 @@ class Custom:
     async def models(self) -> list[str]:
         """The models that the endpoint lists, and those that the owner gave traits."""
         async with self._request("GET", "/models", b"", _LEARN_S, _LEARN_S) as response:
-            data = await _read(response)
+            data = await read(response)
         try:
             listed = [item for item in json.loads(data)["data"] if isinstance(item.get("id"), str)]
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -111,12 +112,30 @@ class Custom:
             await self._origin.close()
             self._origin = None
 
+    # -- what another protocol over the same way may say otherwise ------------------------------------
+
+    def _asked(self, ask: Ask, *, streamed: bool) -> tuple[str, bytes, Mapping[str, str]]:
+        """The path, the body and the headers of its own that a request has."""
+        return "/chat/completions", body(ask, self.capabilities(ask.model), streamed=streamed), {}
+
+    def _draft(self, ask: Ask) -> Draft:
+        """What an answer is put together in."""
+        return Draft(ask.id)
+
+    def _refusal(self, status: int, data: bytes, headers: Mapping[str, str]) -> ModelError:
+        """What an answer other than 200 tells."""
+        return from_response(status, data, headers, time.time())
+
+    # -- one request -----------------------------------------------------------------------------------
+
     @asynccontextmanager
-    async def _request(self, method: str, path: str, data: bytes, silence_s: float, total_s: float) -> AsyncIterator[Exchange]:
+    async def _request(
+        self, method: str, path: str, data: bytes, silence_s: float, total_s: float, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Exchange]:
         """A response of status 200. Whatever goes wrong, until the block ends, is a ModelError."""
         try:
             where = urlsplit(self._url).path + path
-            exchange = self._server().request(method, where, self._headers, data, silence_s=silence_s, total_s=total_s)
+            exchange = self._server().request(method, where, {**self._headers, **(headers or {})}, data, silence_s=silence_s, total_s=total_s)
         except ValueError as error:
             raise Rejected(_said(error), remedy=f"look at providers.{self.name}") from error
         try:
@@ -124,7 +143,7 @@ class Custom:
                 if response.headers.get("server") == "llama.cpp":  # it closes after a stream without saying so; the next request would run into that
                     self._headers["Connection"] = "close"
                 if response.status != 200:
-                    raise from_response(response.status, await _read(response), response.headers, time.time())
+                    raise self._refusal(response.status, await read(response), response.headers)
                 yield response
         except TimeoutError as error:
             raise ModelDown(f"no answer from {self._where} in {silence_s:g} s") from error
@@ -181,7 +200,7 @@ async def _rest(response: Exchange) -> None:
         return
     with suppress(OSError):
         async with asyncio.timeout(_REST_S):
-            await _read(response)
+            await read(response)
 
 
 def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
@@ -208,7 +227,8 @@ def _whole(data: bytes, headers: Mapping[str, str], draft: Draft, on_text: Calla
     return answer
 
 
-async def _read(response: Exchange) -> bytes:
+async def read(response: Exchange) -> bytes:
+    """All of a response. Raises Rejected where that is too much."""
     data = bytearray()
     while block := await response.block():
         data += block
@@ -242,5 +262,5 @@ def _said(error: Exception) -> str:
     return log.struck(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
-def _nobody(text: str) -> None:
+def nobody(text: str) -> None:
     """Who listens where nobody does."""
