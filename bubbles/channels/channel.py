@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bubbles.messages import Inbound, Outbound
+from bubbles.messages import Address, Inbound, Outbound
 
 
 class Unconfirmed(Exception):
@@ -17,12 +17,17 @@ class Unconfirmed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is sent at once: the `n`-th of `of` parts of a message. `key` is its idempotency key, the same at every try."""
+    """What is sent at once: the `n`-th of `of` parts of a message. `key` is its idempotency key, the same at every try.
+
+    `draft`: the platform's id of a message that has shown this part while it grew (drafts.py). It is to be edited into its final form, and not
+    sent once more; its id is what `deliver` gives back. NotEver says that it is there no more: the part is then sent as any other.
+    """
 
     n: int
     of: int
     text: str
     key: str
+    draft: str = ""
 
 
 class Take(Protocol):
@@ -42,6 +47,13 @@ class Channel(Protocol):
     keyed: bool  # the platform shows one key once, however often it is sent
     stale_s: float = 120.0  # a platform that is there says so (`Take.alive`) at least this often; 30 at least
     shows: bool = False  # whether it wants `show` to be called
+    pairs: bool = True  # a stranger in a private chat may be told a code; False where nobody knows that he is who he says
+    drafts: bool = False  # a message that was sent can be edited: `draft` and `undraft` do something
+    draft_s: float = 1.0  # seconds between two edits of a draft, 1 at least
+    typing_s: float = 0.0  # how often `typing` has to be said again while it holds, in seconds; 0: the platform has none
+    chat_s: float = 0.0  # what the platform bears, in the long run: one message in so many seconds in a chat; 0: any number
+    burst: int = 1  # and so many at once, after a silence
+    all_per_s: float = 0.0  # messages a second in all chats together; 0: any number
 
     async def open(self) -> None:
         """Log in, with a new client; what was open before is closed first.
@@ -66,6 +78,23 @@ class Channel(Protocol):
     def split(self, message: Outbound) -> list[str]:
         """The texts of its parts. The same message has the same parts each time: after a restart the sending goes on in the middle."""
         return [message.text]
+
+    async def draft(self, address: Address, text: str, id: str = "") -> str:
+        """Show words that are still growing, as a message (`id` "") or in the place of the message `id`; the platform's id of it.
+
+        `text` is the model's, as `deliver` gets it, and no longer than a part. Raises as `deliver`; whatever it raises, the next one has more words.
+        """
+        return id
+
+    async def undraft(self, address: Address, id: str) -> None:
+        """Delete a draft that came to nothing. Raises as `deliver`."""
+
+    async def typing(self, address: Address) -> None:
+        """Say that an answer is being made. It may be missed, and what it raises is."""
+
+    async def who(self) -> str:
+        """Who the bot is at the platform: its name there, and its id. Raises as `open`."""
+        return ""
 
     async def show(self, topic: str, event: dict[str, Any]) -> None:
         """Show progress, where `shows`: an event of the feed below `NAME/` (bus/PROTOCOL.md). It may be missed, and what it raises is."""
