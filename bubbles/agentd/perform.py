@@ -217,6 +217,7 @@ class Perform:
         turn.image_tokens = self._pictures.weight(past.lines, [*map(context.encode, said)]) if route.vision else 0
         budget = max(1, budget - turn.image_tokens) if budget else 0
         request = compose(context.encode(system), past, said, route.shape, budget, tail)
+        turn.fitted_tokens = request.fitted_tokens + tools.tokens if request.fitted_tokens else 0
         if turn.image_tokens:
             request = await asyncio.to_thread(self._pictures.shown, request)
         body = {

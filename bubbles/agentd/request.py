@@ -88,12 +88,16 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The messages of a request: the prompt, the first `upto` lines of a past that is not copied, and the rest."""
+    """The messages of a request: the prompt, the first `upto` lines of a past that is not copied, and the rest.
+
+    `fitted_tokens`: what prompt and messages weigh, where they had to be made lighter; else 0.
+    """
 
     head: bytes
     past: Sequence[bytes] = ()
     upto: int = 0
     tail: list[bytes] = field(default_factory=list)
+    fitted_tokens: int = 0
 
     @classmethod
     def of(cls, lines: list[bytes]) -> Request:
@@ -140,9 +144,10 @@ def compose(system: bytes, past: Past, turn: list[dict[str, Any]], shape: contex
         joined = context.build([*map(json.loads, seam), *turn], shape)
         return Request(system, past.lines, len(past.lines) - len(seam), [*map(encode, _with(tail, joined))])
     messages = [*map(json.loads, past.lines), *turn]
-    if budget_tokens:
-        messages = _fitted(messages, budget_tokens)
-    return Request.of([system, *map(encode, _with(tail, context.build(messages, shape)))])
+    if not budget_tokens:
+        return Request.of([system, *map(encode, _with(tail, context.build(messages, shape)))])
+    built = _with(tail, context.build(_fitted(messages, budget_tokens), shape))
+    return replace(Request.of([system, *map(encode, built)]), fitted_tokens=context.tokens([json.loads(system), *built]))
 
 
 def _fitted(messages: list[dict[str, Any]], budget_tokens: int) -> list[dict[str, Any]]:

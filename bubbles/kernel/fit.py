@@ -1,19 +1,21 @@
-"""Messages made lighter: results shortened, oldest first, and then the oldest turns left out.
+"""Messages made lighter: results shortened, oldest first, then the oldest turns left out, and of a turn too long for itself its oldest calls.
 
 It does not know summaries: what stands for the turns left out is said by who calls it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from bubbles.kernel.canonical import Message, dump, parsed, text_of
+from bubbles.kernel.canonical import Message, behind, dump, parsed, text_of
 from bubbles.kernel.clip import clip
 from bubbles.kernel.weight import MESSAGE_TOKENS, tokens
 
 RECENT = 6  # messages at the end that are shortened last
 LEAST = 20  # tokens of a message to which it may be cut
+_NAMES, _NOTE = 4, 100  # of tools whose calls are left out, that are told; and the tokens that telling it may take
 _STEPS = ((1000, RECENT), (200, RECENT), (1000, 0), (200, 0), (50, 0))  # a part's tokens at most; messages spared at the end
 
 
@@ -67,7 +69,8 @@ def _shorter_call(call: Message, most: int) -> Message:
 def fit(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
     """Messages that weigh at most the budget: results shortened, then whole turns left out from the oldest on, but never the last.
 
-    Where that is not enough, the longest words of the last turn are shortened too, visibly. A system message at the head stays.
+    Where that is not enough, the oldest calls of the last turn are left out with their results, and its longest words shortened, both
+    visibly. A system message at the head stays.
     """
     kept, weights = _shrunk(messages, budget_tokens)
     if sum(weights) <= budget_tokens:
@@ -75,7 +78,45 @@ def fit(messages: Sequence[Message], budget_tokens: int) -> list[Message]:
     head = sum(1 for message in kept[:1] if message["role"] == "system")
     room = budget_tokens - sum(weights[:head])
     start = head + _split(kept[head:], weights[head:], room)
-    return kept[:head] + _squeeze(kept[start:], weights[start:], room)
+    return kept[:head] + _squeeze(*_without_old_calls(kept[start:], weights[start:], room), room)
+
+
+def _without_old_calls(messages: list[Message], weights: list[int], budget_tokens: int) -> tuple[list[Message], list[int]]:
+    """The messages of a turn without its oldest calls, each with all its results, where calls are what weighs; and the weight of each.
+
+    At least half of the budget stays theirs, for words can be cut and calls cannot. The newest stay, and all that people said.
+    """
+    over = sum(weights) - budget_tokens + _NOTE
+    rounds = [place for place, message in enumerate(messages) if message.get("tool_calls")]
+    spare = sum(weights[at] for place in rounds for at in _round(messages, place)) - budget_tokens // 2
+    gone: set[int] = set()
+    for place in rounds[:-1]:
+        if over <= 0 or spare <= 0:
+            break
+        gone |= set(found := _round(messages, place))
+        over -= sum(weights[at] for at in found)
+        spare -= sum(weights[at] for at in found)
+    if not gone:
+        return messages, weights
+    names = Counter(call["function"]["name"] for place in rounds if place in gone for call in messages[place]["tool_calls"])
+    used = ", ".join(f"{name} {count} times" for name, count in sorted(names.items())[:_NAMES])
+    first = max((place for place in range(min(gone)) if messages[place]["role"] == "user"), default=None)
+    kept, light = [], []
+    for place, message in enumerate(messages):
+        if place == first:
+            message = message | {"content": behind(message["content"], f"(Earlier calls of this turn and their results are left out: {used}.)")}
+        if place not in gone:
+            kept.append(message)
+            light.append(tokens([message]) if place == first else weights[place])
+    return kept, light
+
+
+def _round(messages: Sequence[Message], place: int) -> range:
+    """The places of an answer with calls and of their results, which follow it."""
+    end = place + 1
+    while end < len(messages) and messages[end]["role"] == "tool":
+        end += 1
+    return range(place, end)
 
 
 def _squeeze(messages: list[Message], weights: list[int], budget_tokens: int) -> list[Message]:

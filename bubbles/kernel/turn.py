@@ -103,6 +103,7 @@ class Turn:
         self.base_tokens = rules.base_tokens  # estimated, like all weights here
         self.scale = rules.scale
         self.image_tokens = 0  # of the images in its requests, as they are counted, and not by our estimate
+        self.fitted_tokens = 0  # what the last request weighed, where it had to be made lighter than this turn is; else 0
         self._ask = ""  # the id of the last request
         self._unanswered = False  # it has neither answer nor failure
         self._thinking = False  # and this very process waits for it
@@ -280,6 +281,7 @@ class Turn:
             self.asks += 1
             self._show()
         self._ask = event.ask
+        self.fitted_tokens = 0
         self._unanswered = self._thinking = True
 
     def _show(self) -> None:
@@ -321,7 +323,7 @@ class Turn:
 
     def counted(self, tokens: int) -> None:
         """The provider counted so many tokens in the last request: what is added to it is weighed by that measure."""
-        estimated = self.base_tokens + self._weight
+        estimated = self.fitted_tokens or self.base_tokens + self._weight
         self.scale = min(max((tokens - self.image_tokens) / max(estimated, 1), 0.8), 4.0)
 
     def _heard_back(self) -> bool:

@@ -122,6 +122,22 @@ def test_one_word_larger_than_the_window_is_cut_visibly_and_answered(home: Home)
         assert logged(home, "agentd").count("context_too_long") == 0
 
 
+def test_one_turn_of_three_hundred_calls_ends_with_a_small_window(home: Home) -> None:
+    """The provider refuses what is over the window, and never has to; what the model sees of the turn are its words and its newest calls."""
+    rounds = [{"when": None, "times": 1, "calls": [call("list_dir", path=f"nowhere/{n}/{k}") for k in range(10)]} for n in range(30)]
+    with world(home, {"rules": rounds, "default": {"reply": "all looked at"}, "window_tokens": WINDOW}, **small()) as w:
+        w.start()
+        heard = w.say("look at all of them")
+        assert (heard.outcome, heard.text) == ("replied", "all looked at")
+        assert logged(home, "agentd").count("context_too_long") == 0
+        last = w.fake.seen()["bodies"][-1]["messages"]
+        assert "look at all of them" in last[1]["content"]
+        assert "nowhere/29/9" in json.dumps(last[-11:])
+        assert sum(message["role"] == "tool" for message in w.history()) == 300
+        assert w.say("and now?").outcome == "replied"
+        assert logged(home, "agentd").count("context_too_long") == 0
+
+
 def test_a_large_result_is_kept_whole_in_the_session_s_data(home: Home) -> None:
     run = call("exec", command="seq 1 20000")
     with world(home, {"rules": [{"when": "count", "times": 1, "calls": [run]}], "default": {"reply": "counted"}}, **small(32_000)) as w:

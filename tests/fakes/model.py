@@ -1,6 +1,6 @@
 """The fake model: an OpenAI-compatible server in a process of its own, which answers by a script and remembers what it was asked.
 
-    python -m tests.fakes.model [--port 0] [--script FILE] [--with-parent]
+    python -m tests.fakes.model [--port 0] [--script FILE] [--window N] [--with-parent]
 
 It prints its base URL (http://127.0.0.1:PORT/v1) and serves `/v1/chat/completions` (streamed or whole) and `/v1/models`.
 Bodies are held strictly against the API's rules (400). `GET /_seen` tells the requests counted, the last bodies, how many
@@ -55,7 +55,8 @@ class Chat(Connection):
         script, body = self.model.script, asked.body
         script.check(body)
         rule, said = script.choose(body["messages"])
-        await self.play(rule, lambda: self._act(rule, Speech(rule, said, self.model.requests), body, len(asked.raw)))
+        size = 4 * script.weight(body) if script.window_tokens else len(asked.raw)  # what refuses by a count tells the same count
+        await self.play(rule, lambda: self._act(rule, Speech(rule, said, self.model.requests), body, size))
 
     def told(self, fault: str) -> wordings.Told:
         """The status and the body of a fault, in the words of the script's vendor."""
@@ -128,8 +129,10 @@ def _within(body: Any) -> Any:
 def main() -> None:
     parser = arguments("tests.fakes.model", "a scripted model that speaks the API of OpenAI")
     parser.add_argument("--script", type=Path)
+    parser.add_argument("--window", type=int, default=0, help="the script's window_tokens")
     chosen = parser.parse_args()
     script = json.loads(chosen.script.read_text()) if chosen.script else {}
+    script |= {"window_tokens": chosen.window} if chosen.window else {}
     asyncio.run(serve(Chat, "/v1", chosen.port, script, chosen.with_parent))
 
 

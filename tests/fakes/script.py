@@ -8,7 +8,7 @@ A script is one JSON object:
      "default": RULE,             else this one (without it: the reply is "ok")
      "models": ["fake"],          what /v1/models lists: names, or whole entries
      "key": "…",                  the API key asked for ("" or absent: none)
-     "window_tokens": n,          longer requests are refused as `context_length_exceeded`
+     "window_tokens": n,          longer requests are refused as `context_length_exceeded`, and others' usage is told by the same count
      "dialect": "openai",         the rules of bubbles.kernel.context.check that a body is held against
      "vendor": "deepseek",        whose words faults are told in (tests/fakes/vendors/wordings.py)
      "untiered": true,            answers in Groq's words without a `service_tier`
@@ -17,6 +17,7 @@ A script is one JSON object:
 A RULE, every part of it optional:
 
     when      substring of the last user or tool message (null: fits all)      times     how often it may answer
+    anywhere  substring of any message (OpenAI's chat protocol alone)
     reply     the text; null for content null                                  echo      true: the last message's words follow the reply
     calls     [{"name", "arguments": object or text, "id": text or null}]      reasoning text sent before the reply
     huge      a reply of so many characters                                    finish    the finish_reason
@@ -126,7 +127,8 @@ class Script:
         """The rule that answers, and the words it answers to."""
         said = next((text_of(m.get("content")) for m in reversed(messages) if m.get("role") in ("user", "tool")), "")
         for n, rule in enumerate(self.rules):
-            if (rule.get("when") is None or rule["when"] in said) and self._used[n] < rule.get("times", math.inf):
+            there = "anywhere" not in rule or any(rule["anywhere"] in text_of(m.get("content")) for m in messages)
+            if there and (rule.get("when") is None or rule["when"] in said) and self._used[n] < rule.get("times", math.inf):
                 self._used[n] += 1
                 return rule, said
         return self.default, said
@@ -148,10 +150,14 @@ class Script:
                 if message.get("tool_calls") and not (_is_signed(message.get(key) or []) if self.vendor == "openrouter" else message.get(key)):
                     raise Refusal(*error_body(400, message=f"messages[{n}]: {key} must be passed back to the API"))
         if self.window_tokens:
-            asked = context.tokens(messages) + context.tokens(body.get("tools") or [])
+            asked = self.weight(body)
             if asked > self.window_tokens:
                 text = f"This model's maximum context length is {self.window_tokens} tokens. However, your messages resulted in {asked} tokens."
                 raise Refusal(*error_body(400, "context_length_exceeded", text))
+
+    def weight(self, body: dict[str, Any]) -> int:
+        """The tokens of a body, by our own estimate."""
+        return context.tokens([_canonical(message, self.vendor) for message in body["messages"]]) + context.tokens(body.get("tools") or [])
 
 
 def _canonical(message: dict[str, Any], vendor: str) -> dict[str, Any]:

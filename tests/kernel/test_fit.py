@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbles.kernel.context import build, check, fit, shrink, split, tokens
@@ -134,3 +134,33 @@ def test_what_is_large_is_cut_and_what_is_small_beside_it_stays() -> None:
     kept = fit([user("small"), user("word " * 200_000), user("small too")], 1000)
     assert [kept[0], kept[2]] == [user("small"), user("small too")]
     assert 900 < tokens(kept) <= 1000
+
+
+def test_one_turn_of_three_hundred_calls_is_cut_inside_at_a_closed_pair() -> None:
+    work = [m for n in range(300) for m in (calls(call(f"c{n}", arguments=f'{{"command":"ping host-{n:03d}"}}')), result(f"c{n}", "out " * 60))]
+    history = [user("before"), said("yes"), user("Check all hosts."), *work]
+    for budget in (2000, 6000, 12_000, 20_000):
+        kept = fit(history, budget)
+        assert 0.9 * budget < tokens(kept) <= budget
+        assert check(build(kept), "anthropic") == []
+        assert kept[0]["content"].startswith("Check all hosts.\n\n(Earlier calls of this turn and their results are left out: exec ")
+        newest = len(kept) - 1
+        assert [message["role"] for message in kept[1:]] == ["assistant", "tool"] * (newest // 2)
+        assert kept[-2] == history[-2]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 400), st.booleans()), min_size=1, max_size=30), st.integers(600, 6000))
+def test_a_turn_of_calls_is_within_the_budget_and_whole_in_its_words(rounds: list[tuple[int, int, bool]], budget: int) -> None:
+    history = [user("task")]
+    for n, (count, size, joined) in enumerate(rounds):
+        ids = [f"c{n}_{k}" for k in range(count)]
+        history += [calls(*map(call, ids)), *(result(id, "out " * size) for id in ids), *([user(f"word {n}")] if joined else [])]
+    kept = fit(history, budget)
+    assert tokens(kept) <= max(budget, 900)
+    assert check(build(kept), "anthropic") == []
+    said_of = "\n".join(spoken(kept))
+    last = next(n for n, message in reversed([*enumerate(history)]) if message["role"] == "user")
+    assert history[last]["content"] in said_of
+    if tokens(history) <= budget:
+        assert kept == history
