@@ -266,9 +266,16 @@ class context:
         _where.reset(self._token)
 
 
-def redact(secrets: Iterable[str]) -> None:
-    """Strike these exact strings (keys, tokens; those under 8 characters are too common to be struck) from every entry to come."""
-    known = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
+_given: dict[str, frozenset[str]] = {}
+
+
+def redact(secrets: Iterable[str], of: str = "settings") -> None:
+    """Strike these exact strings (keys, tokens; those under 8 characters are too common to be struck) from every entry to come.
+
+    `of`: whose they are; what was named before as the same one's is forgotten, what is another's stays.
+    """
+    _given[of] = frozenset(secret for secret in secrets if len(secret) >= 8)
+    known = sorted(frozenset().union(*_given.values()), key=len, reverse=True)
     _sink.secrets = re.compile("|".join(map(re.escape, known))) if known else None
     _sink.longest = len(known[0]) if known else 0
 

@@ -13,6 +13,7 @@
     ├─ cron/jobs.json              the jobs
     ├─ jobs/KEY/                   what its commands in the background are (jN.json) and print (jN.out)
     ├─ usage/YYYY-MM.jsonl         agentd's books: each request to a model, and what it cost
+    ├─ tokens/NAME.json            the login at the provider NAME, of those that one signs in to
     ├─ models/                     model files fetched for the embedded provider
     ├─ log/                        NAME.jsonl: the entries of the daemon NAME that no journal takes; NAME.log: what it said beside;
     │                              units/UNIT/: the same of a confined unit, which sees that as its log/
@@ -62,6 +63,11 @@ class Home:
     @property
     def models(self) -> Path:
         return self.root / "models"
+
+    @property
+    def tokens(self) -> Path:
+        """Logins, of the providers that one signs in to."""
+        return self.root / "tokens"
 
     @property
     def log(self) -> Path:

@@ -30,7 +30,7 @@ _ALWAYS = re.compile(r"run|cron/jobs\.json|chats\.json|usage/.*|spool/(inbound|o
 WITHOUT = {  # what may be left out, by the name of its option
     "models": re.compile(r"models"),
     "logs": re.compile(r"log"),
-    "keys": re.compile(r"config\.json.*|channels|session_homes"),
+    "keys": re.compile(r"config\.json.*|channels|session_homes|tokens"),
 }
 
 

@@ -123,11 +123,20 @@ class Vllm(SelfHosted):
     """vLLM on this or another machine."""
 
 
-class OpenAICodex(Provider):
+class SignedIn(Provider):
+    """A provider that a person signs in to: what it knows its customers by is in no configuration. `auth_url` "": its own authority."""
+
+    not_built = ""
+
+    auth_url: Url = ""  # where one signs in: a company's own GitHub
+    models: dict[str, Traits] = Field(default_factory=dict)  # by the provider's own names
+
+
+class OpenAICodex(SignedIn):
     """OpenAI Codex, by login."""
 
 
-class GitHubCopilot(Provider):
+class GitHubCopilot(SignedIn):
     """GitHub Copilot, by login."""
 
 

@@ -16,6 +16,7 @@ PROGRAMS: dict[str, tuple[str, str, str, str]] = {
     "scan": ("bubbles.programs.scan", "Pipes", "", "render JSON lines as lines for people"),
     "onboard": ("bubbles.programs.onboard", "Set up", "[--yes]", "create or refresh the configuration"),
     "models": ("bubbles.programs.models", "Set up", "fetch|list", "fetch a local model, list what can be asked"),
+    "provider": ("bubbles.programs.provider", "Set up", "login|logout|status [NAME]", "sign in to a provider by a subscription of yours"),
     "completion": ("bubbles.programs.completion", "Set up", "bash|zsh|fish", "print the completion script of a shell"),
     "status": ("bubbles.programs.status", "Run", "[--json]", "what is configured, what runs, and what is wrong"),
     "usage": ("bubbles.programs.usage", "Run", "[--since TIME] [--by day|model|...]", "how many tokens the models took, and what that cost"),

@@ -5,8 +5,8 @@ restored, the home goes on as after a power cut. Left out are caches and what be
 files and sockets; models/, unless --models is given (bubbles models fetch has them again); log/, unless --logs is.
 
 IT HOLDS YOUR KEYS: config.json as it is, the copies that onboarding kept of it, and what sessions and channels are
-logged in with. The file's mode is 0600; whoever can read it can use them. With --no-keys config.json*, channels/ and
-session_homes/ are left out: what was said, and the files in work/, may still hold a secret. To keep it elsewhere,
+logged in with. The file's mode is 0600; whoever can read it can use them. With --no-keys config.json*, channels/, tokens/
+and session_homes/ are left out: what was said, and the files in work/, may still hold a secret. To keep it elsewhere,
 encrypt it on the way: the second example.
 
 A backup does not go into the home that it is taken of, and one that lies in the home's topmost directory all the same is
@@ -67,7 +67,7 @@ _TOLD_MOST = 20  # lines on standard error
 @program("backup", __doc__)
 @click.option("--models", is_flag=True, help="With the model files that were fetched.")
 @click.option("--logs", is_flag=True, help="With log/.")
-@click.option("--no-keys", "no_keys", is_flag=True, help="Without config.json, channels/ and session_homes/.")
+@click.option("--no-keys", "no_keys", is_flag=True, help="Without config.json, channels/, session_homes/ and tokens/.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.argument("file", required=False)
 def main(models: bool, logs: bool, no_keys: bool, as_json: bool, file: str | None) -> int:

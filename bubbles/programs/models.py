@@ -79,7 +79,11 @@ def list_(as_json: bool, provider: str | None) -> int:
     """List the models that can be asked, by provider."""
     home = Home.find()
     settings = config.load(home, "agents", "providers")
-    if provider and not is_set_up(REGISTRY[provider], settings) and provider != (listing.default_of(settings) or ("",))[0]:
+    if (
+        provider
+        and not (is_set_up(REGISTRY[provider], settings) or _is_signed_in(home, provider))
+        and provider != (listing.default_of(settings) or ("",))[0]
+    ):
         print(f"bubbles: {provider} is not set up\n  try: {_to_set_up(provider)}", file=sys.stderr)
         return NO
     found = listing.known(home, settings, provider)
@@ -149,8 +153,12 @@ def _ready(home: Home, provider: str, settings: config.Settings) -> bool:
     """Whether it can be asked at all: it is set up, is asked where it usually is, or somebody has logged in."""
     entry = REGISTRY[provider]
     if entry.category == OAUTH:
-        return (home.root / "tokens" / f"{provider}.json").exists()
+        return _is_signed_in(home, provider)
     return is_set_up(entry, settings) or (entry.category == SELF_HOSTED and bool(entry.base_url))
+
+
+def _is_signed_in(home: Home, provider: str) -> bool:
+    return REGISTRY[provider].category == OAUTH and (home.tokens / f"{provider}.json").exists()
 
 
 def _to_set_up(provider: str) -> str:

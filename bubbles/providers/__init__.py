@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DIRECT, GATEWAY, SELF_HOSTED, OAUTH, EMBEDDED = "direct", "gateway", "self-hosted", "oauth", "embedded"
 _CUSTOM, _EMBEDDED, _LITE = "bubbles.providers.custom:Custom", "bubbles.providers.embedded:Embedded", "bubbles.providers.lite:Lite"
+_CODEX, _COPILOT = "bubbles.providers.codex:Codex", "bubbles.providers.copilot:Copilot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ _ENTRIES = (
     Entry("custom", "Custom", SELF_HOSTED, "Custom", _CUSTOM),
     Entry("ollama", "Ollama", SELF_HOSTED, "Ollama", _CUSTOM, ("ollama",), "http://127.0.0.1:11434/v1"),
     Entry("vllm", "vLLM", SELF_HOSTED, "Vllm", _CUSTOM, ("vllm",), "http://127.0.0.1:8000/v1"),
-    Entry("openai_codex", "OpenAI Codex", OAUTH, "OpenAICodex"),
-    Entry("github_copilot", "GitHub Copilot", OAUTH, "GitHubCopilot"),
+    Entry("openai_codex", "OpenAI Codex", OAUTH, "OpenAICodex", _CODEX, base_url="https://chatgpt.com/backend-api/codex"),
+    Entry("github_copilot", "GitHub Copilot", OAUTH, "GitHubCopilot", _COPILOT, base_url="https://api.githubcopilot.com"),
     Entry("embedded", "embedded", EMBEDDED, "Embedded", _EMBEDDED, ("smollm",)),
 )
 REGISTRY: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}

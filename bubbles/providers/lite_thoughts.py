@@ -9,13 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Protocol
 
 from bubbles.kernel.canonical import parsed
 from bubbles.providers.provider import Answer
 
 _MOST = 500  # answers
 _SIGNATURE = "thought_signature"
+_BESIDE = ("thinking_blocks", "reasoning_details", "reasoning_items", "reasoning_text", "reasoning_opaque")  # fields of a message
+
+
+class Fields(Protocol):
+    """What came along with an answer."""
+
+    def fields(self) -> dict[str, Any]:
+        """All of it by name; {} where there is nothing."""
+        ...
 
 
 class Kept:
@@ -73,7 +82,10 @@ class Thoughts:
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
 
-    def keep(self, answer: Answer, kept: Kept) -> None:
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, answer: Answer, kept: Fields) -> None:
         """Keep what came along with an answer that makes calls; nobody asks for any other's."""
         fields = kept.fields()
         if not fields or not answer.calls:
@@ -83,7 +95,7 @@ class Thoughts:
             self._kept.popitem(last=False)
 
     def given_back(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A canonical message with what was kept of it, in LiteLLM's form."""
+        """A canonical message with what was kept of it beside it."""
         if not self._kept or not message.get("tool_calls"):
             return message
         calls = message["tool_calls"]
@@ -92,7 +104,7 @@ class Thoughts:
             return message
         signatures = fields.get("signatures", {})
         signed = [call | {"provider_specific_fields": {_SIGNATURE: signatures[n]}} if n in signatures else call for n, call in enumerate(calls)]
-        return message | {"tool_calls": signed} | {name: fields[name] for name in ("thinking_blocks", "reasoning_details") if name in fields}
+        return message | {"tool_calls": signed} | {name: fields[name] for name in _BESIDE if name in fields}
 
 
 def _key(text: str, calls: list[tuple[str, str]]) -> bytes:

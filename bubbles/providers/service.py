@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from bubbles import log
 from bubbles.errors import BubblesError, Misconfigured, ModelError, NeedBase, ProtocolError, Rejected
 from bubbles.paths import Home
-from bubbles.providers import REGISTRY, open
+from bubbles.providers import OAUTH, REGISTRY, Entry, open
 from bubbles.providers.body import MARKS
 from bubbles.providers.catalogue import cost_micros
 from bubbles.providers.prefix import Messages, Prefixes
@@ -113,7 +113,7 @@ class Service:
 
     async def models(self, request: Request) -> Body:
         """`model.list`: the models of every provider that is set up, and what kept one from telling."""
-        names = [n for n, entry in REGISTRY.items() if entry.implementation and is_set_up(entry, self._settings)]
+        names = [n for n, entry in REGISTRY.items() if is_set_up(entry, self._settings) or self._is_signed_in(entry)]
         listed = await asyncio.gather(*map(self._listed, names))
         models = [model for models, _ in listed for model in models]
         return {"models": models, "failed": [failed for _, failed in listed if failed]}
@@ -224,6 +224,9 @@ class Service:
             return found, self._provider(found.provider)
         except Misconfigured as error:
             raise Rejected(error.text, remedy=error.remedy, attempts=0) from error
+
+    def _is_signed_in(self, entry: Entry) -> bool:
+        return entry.category == OAUTH and (self._home.tokens / f"{entry.name}.json").exists()
 
     def _provider(self, name: str) -> Provider:
         if name not in self._providers:

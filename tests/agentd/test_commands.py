@@ -407,7 +407,6 @@ def test_a_setting_is_set_and_taken_back(room: Room, key: str, text: str, value:
         ("temperature 9", "a number from 0 to 2"),
         ("language fr", "language cannot be fr. It is one of: auto, en, zh."),
         ("timezone Mars/Olympus", "a time zone such as"),
-        ("provider openai_codex", "provider cannot be openai_codex yet: that is not built. It can be one of: anthropic, openai,"),
         ("provider nobody", "It is one of: anthropic"),
         ("sandbox jail", "sandbox cannot be jail. It is one of: local, local_isolated, bwrap."),
         ("network lan", "network cannot be lan. It is one of: none, public, host."),

@@ -280,7 +280,7 @@ def test_nothing_of_what_is_not_built_is_accepted_and_ignored(home: Home, key: K
 
 def test_all_platforms_and_what_they_hold_are_tried() -> None:
     tried = {dotted(key) for key, _ in UNBUILT}
-    assert {"channels.telegram.allow_from", "channels.slack.dm.policy", "channels.email.on_uncertain", "providers.openai_codex.headers"} <= tried
+    assert {"channels.telegram.allow_from", "channels.slack.dm.policy", "channels.email.on_uncertain"} <= tried
     assert len({key[:2] for key, _ in UNBUILT if key[0] == "channels"}) == 11
 
 
@@ -492,7 +492,7 @@ def test_secrets_are_shown_nowhere_and_known_to_the_redactor(home: Home) -> None
         {"providers": {"custom": {"base_url": "http://me:sk-secret@host/v1"}}},
         {"tools": {"mcp_servers": {"a": {"env": {"K": {"v": "sk-secret"}}}}}},
         {"channels": {"telegram": {"token": "1:secret"}, "email": {"imap_password": "secret"}}},
-        {"providers": {"openai_codex": {"headers": {"X-A": "secret"}}}},
+        {"providers": {"openai_codex": {"headers": {"X-A": "secret\n"}}}},
     ],
 )
 def test_a_complaint_shows_no_secret(home: Home, raw: Any) -> None:

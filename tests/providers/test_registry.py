@@ -1,4 +1,4 @@
-"""The registry is the promise: its list, its settings classes, and what is refused because it is not built yet."""
+"""The registry is the promise: its list, and its settings classes."""
 
 from __future__ import annotations
 
@@ -51,15 +51,7 @@ def test_the_owner_says_what_a_model_can(name: str, home: Home) -> None:
     assert can("other")["tools"] is True
 
 
-@pytest.mark.parametrize("name", [n for n, e in REGISTRY.items() if e.implementation is None])
-def test_what_is_not_built_is_refused_by_name(name: str, home: Home) -> None:
-    with pytest.raises(Misconfigured, match="not built yet") as refused:
-        open(name, load(home, "providers").providers, home)
-    assert REGISTRY[name].title in refused.value.text
-    assert "custom" in refused.value.remedy
-
-
-@pytest.mark.parametrize("name", ["ollama", "vllm", "embedded"])
+@pytest.mark.parametrize("name", ["ollama", "vllm", "embedded", "openai_codex", "github_copilot"])
 def test_what_is_built_opens_with_its_defaults(name: str, home: Home) -> None:
     provider: Provider = open(name, load(home, "providers").providers, home)
     assert set(provider.capabilities("x")) == Capabilities.__required_keys__

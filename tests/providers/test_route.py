@@ -217,7 +217,7 @@ def test_what_is_refused_as_unclear_says_two_ways_to_write_it_and_each_leads_whe
     found = outcome(providers, model)
     if not isinstance(found, Misconfigured) or "may be that of" not in found.text:
         return
-    written = re.findall(r"(\w+)/", found.remedy.replace(model, ""))
+    written = re.findall(rf"(\w+)/(?={re.escape(model)})", found.remedy)
     assert len(written) >= 2
     for name in written:
         clear = outcome(providers, f"{name}/{model}")

@@ -14,8 +14,10 @@ from bubbles.paths import Home
 from bubbles.programs.modelling import abilities
 from bubbles.programs.modelling.keys import KEYED
 from bubbles.programs.screen import Block
-from bubbles.providers import EMBEDDED, REGISTRY, catalogue
+from bubbles.providers import EMBEDDED, OAUTH, REGISTRY, catalogue
 from bubbles.providers.route import is_set_up, route
+
+SIGNED_IN = tuple(name for name, entry in REGISTRY.items() if entry.category == OAUTH)
 
 
 @dataclass(slots=True)
@@ -40,7 +42,8 @@ def known(home: Home, settings: config.Settings, only: str | None = None) -> Kno
     except Unavailable:
         found = Known([{"model": model, "provider": provider} for provider, model in _named(settings)])
     more = [default] if (default := default_of(settings)) and default[0] in KEYED else []
-    more += [(only, model) for model in catalogue.names(only)] if only in KEYED else []
+    listed = any(each["provider"] == only for each in found.models)  # by the endpoint itself
+    more += [(only, model) for model in catalogue.names(only)] if only in KEYED or (only in SIGNED_IN and not listed) else []
     there = {(each["provider"], each["model"]) for each in found.models}
     found.models += [{"model": model, "provider": name} for name, model in dict.fromkeys(more) if (name, model) not in there]
     return found

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.fakes.vendors.anthropic import Anthropic
+from tests.fakes.vendors.codex import ROOT, Codex
+from tests.fakes.vendors.copilot import Copilot
 from tests.fakes.vendors.gemini import Gemini
 from tests.fakes.vendors.ollama import Ollama
 from tests.fakes.vendors.openai import OpenAI
@@ -21,6 +23,8 @@ SERVERS: dict[str, tuple[type[Connection], str]] = {
     "anthropic": (Anthropic, ""),
     "gemini": (Gemini, ""),
     "ollama": (Ollama, ""),
+    "codex": (Codex, ROOT),
+    "copilot": (Copilot, ""),
 }
 
 

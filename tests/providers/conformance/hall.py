@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from bubbles.config import load
 from bubbles.errors import ModelError
 from bubbles.kernel.canonical import encode
 from bubbles.paths import Home
-from bubbles.providers import open
+from bubbles.providers import open, tokens
 from bubbles.providers.provider import Answer, Ask, Provider
 from bubbles.providers.retry import Clock
 from bubbles.providers.service import Service
@@ -75,6 +76,13 @@ class _Whole:
         return answer
 
 
+def _entry(side: Side) -> Any:
+    """How a model stands in the list of its server."""
+    if not side.signs_in:
+        return side.model
+    return {"id": side.model, "supported_endpoints": ["/responses" if side.reasoning == "keep" else "/chat/completions"]}
+
+
 class Hall:
     """All providers set up at once, each with the address of its server; a service that streams, as modeld does, and one that does not."""
 
@@ -87,18 +95,30 @@ class Hall:
         home.config.write_text(json.dumps({"version": 1, "agents": {"defaults": defaults}, "providers": self._providers() | embedded}))
         home.config.chmod(0o600)
         settings = load(home, "agents", "providers")
+        for name in {side.provider for side in SIDES if side.signs_in}:
+            tokens.write(tokens.path(home, name), tokens.Login(1.0, "refresh-0-of-somebody", KEY, account_id="acc-1"))
         providers = {side.provider: open(side.provider, settings.providers, home) for side in SIDES if self.servers}
+        self._learn(providers)
         self._streaming = self._service(settings, home, providers)
         self._whole = self._service(settings, home, {name: _Whole(provider) for name, provider in providers.items()})
 
     def _service(self, settings: Any, home: Home, providers: Any) -> Service:
         return Service(settings, home, clock=Clock(sleep=self._sleep, chance=lambda: EVEN), providers=providers)
 
+    def _learn(self, providers: dict[str, Provider]) -> None:
+        """Those that one signs in to are asked for their models first: that is where they say by which protocol each is asked."""
+        for side in SIDES if self.servers else ():
+            if side.signs_in:
+                theirs = [_entry(each) for each in SIDES if each.server == side.server]
+                self.servers[side.server].play({"key": KEY, "models": theirs})
+                self.run(providers[side.provider].learn(side.model))
+
     def _providers(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for side in SIDES if self.servers else ():
             url = self.servers[side.server].url + side.root
-            section = found.setdefault(side.provider, {"base_url": url, "api_key": KEY, "models": {}})
+            who = {"auth_url": "{0.scheme}://{0.netloc}".format(urlsplit(url))} if side.signs_in else {"api_key": KEY}
+            section = found.setdefault(side.provider, {"base_url": url, **who, "models": {}})
             section["models"][side.model] = {"reasoning": side.reasoning}
         return found
 
@@ -111,7 +131,7 @@ class Hall:
 
     def play(self, side: Side, script: dict[str, Any]) -> None:
         """Have the side's server play a script, in the words of the side's vendor."""
-        self.servers[side.server].play({"key": KEY, "models": [side.model], "vendor": side.vendor, **script})
+        self.servers[side.server].play({"key": KEY, "models": [_entry(side)], "vendor": side.vendor, **script})
 
     def ask(self, side: Side, script: dict[str, Any], *messages: dict[str, Any], stream: bool = True, tools: bytes = b"") -> Told:
         """One ask, while the side's server plays a script."""

@@ -26,6 +26,8 @@ class Side:
     ids: bool = True
     images: bool = True
     speaks: str = ""  # of the protocols of one server
+    signs_in: bool = False  # by what a login left, and not by a key of the configuration
+    bounded: bool = True  # the length of an answer can be said
 
     @property
     def words(self) -> str:
@@ -55,6 +57,9 @@ SIDES = [
     Side("custom", "deepseek-chat", vendor="deepseek", reasoning="require"),
     Side("ollama", "llama3.2", "ollama", "/v1", cached=False, thoughts=False),
     Side("vllm", "qwen3", vendor="vllm"),
+    Side("openai_codex", "gpt-5.3-codex", "codex", vendor="responses", reasoning="keep", signs_in=True, bounded=False),
+    Side("github_copilot", "gpt-4.1", "copilot", vendor="openai", signs_in=True),
+    Side("github_copilot", "gpt-5.3-codex", "copilot", vendor="responses", reasoning="keep", speaks="responses", signs_in=True),
 ]
 
 # One of each way in which bytes are read: what holds for it holds for those that are read alike.

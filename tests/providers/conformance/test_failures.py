@@ -172,18 +172,24 @@ def test_what_does_not_fit_is_known_in_a_stream_too(hall: Hall, side: Side) -> N
 
 @pytest.mark.parametrize(("side", "fault"), whose("bad_key", "forbidden", "no_money"))
 def test_a_key_that_is_none_or_has_no_credit_is_not_tried_again(hall: Hall, side: Side, fault: str) -> None:
+    if side.signs_in and fault == "bad_key":
+        pytest.skip("it asks once more, with a new token: test_signed.py")
     error = failed(hall.ask(side, {"default": {"fault": fault}}), NotAuthorized, 1)
     assert error.remedy
 
 
 def test_a_wrong_key_is_refused(hall: Hall, side: Side) -> None:
+    if side.signs_in:
+        pytest.skip("it gets another: test_signed.py")
     failed(hall.ask(side, {"key": "another"}), NotAuthorized, 1)
 
 
 @pytest.mark.parametrize(("side", "fault"), whose("policy", "no_model", "invalid"))
 @streams
 def test_what_the_vendor_will_not_answer_is_not_asked_again(hall: Hall, side: Side, fault: str, stream: bool) -> None:
-    failed(hall.ask(side, {"default": {"fault": fault}}, stream=stream), Rejected, 1)
+    error = failed(hall.ask(side, {"default": {"fault": fault}}, stream=stream), Rejected, 1)
+    assert isinstance(error, Rejected)
+    assert error.of_words is (fault != "no_model"), "whether leaving the words out may help"
 
 
 @streams
