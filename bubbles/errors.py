@@ -143,9 +143,13 @@ class NotAuthorized(ModelError):
 
 
 class Rejected(ModelError):
-    """The provider will not answer this request, however often it is asked."""
+    """The provider will not answer this request, however often it is asked; `of_words`: for what it says, and not for how or where it was asked."""
 
-    kind = "rejected"
+    kind, details = "rejected", ("attempts", "of_words")
+
+    def __init__(self, text: str, *, remedy: str = "", attempts: int = 1, of_words: bool = False) -> None:
+        super().__init__(text, remedy=remedy, attempts=attempts)
+        self.of_words = of_words
 
 
 class OverBudget(ModelError):

@@ -123,7 +123,8 @@ class Perform:
             self.remedy = self._mended(error)
             if isinstance(error, ContextTooLong):
                 await self._learn(turn, error, self._session.effective.model, self._session.effective.provider, 0)
-            await self._actor.record(ModelFailed(_category(error), error.attempts, error.text))
+            of_words = isinstance(error, Rejected) and error.of_words
+            await self._actor.record(ModelFailed(_category(error), error.attempts, error.text, of_words))
             return
         except asyncio.CancelledError:
             preempted = turn.preempt

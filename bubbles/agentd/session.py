@@ -303,6 +303,8 @@ class Session:
         waiting = {heard.id for heard in turn.heard}
         if shown_too := [heard.id for heard in turn.overheard if heard.id not in waiting]:
             end["heard"] = shown_too
+        if turn.failure is not None and turn.failure.of_words:
+            end["refused"] = True
         if notice:
             end["notice"] = notice
         if turn.usage:

@@ -86,11 +86,16 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
-    """No answer. `category` is a ModelError's kind, or "preempted": cancelled by us because the user spoke, which counts as no failure."""
+    """No answer. `category` is a ModelError's kind, or "preempted": cancelled by us because the user spoke, which counts as no failure.
+
+    `of_words`: the provider refused what was said. `usage`: of its requests, as far as anything is known of that.
+    """
 
     category: str
     attempts: int = 0
     text: str = ""
+    of_words: bool = False
+    usage: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Draft:
     def finish(self) -> Answer:
         """The answer, once all of it has come. Raises Rejected where a content filter took it, ModelDown where a call has no name."""
         if self.stop == "content_filter":
-            raise Rejected("the provider's content filter stopped the answer", remedy="say it otherwise")
+            raise Rejected("the provider's content filter stopped the answer", remedy="say it otherwise", of_words=True)
         calls = tuple(self._call(n, call) for n, call in enumerate(self._calls))
         stop = "tool_calls" if calls and self.stop in ("", "stop") else self.stop or "stop"
         return Answer(scrub("".join(self._text)), calls, scrub("".join(self._reasoning)), self._usage, stop, self._model)

@@ -33,6 +33,8 @@ _NO_KEY = re.compile(r"api key not valid")  # Gemini, with status 400
 _NO_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "insufficient_balance", "arrearage", "account_deactivated", "1113"}
 _NO_MONEY |= {"exceeded_current_quota_error"}  # Moonshot
 _FILTERED = {"content_filter", "content_policy_violation", "data_inspection_failed", "datainspectionfailed", "responsibleaipolicyviolation", "1301"}
+_NO_MODEL = re.compile(r"model\b.{0,80}\b(does not exist|not found)|model_not_found")  # SiliconFlow, with status 400
+_OF_WORDS = {0, 400, 403, 422}  # what is refused so may be refused for what stands in it
 _LOOK_AT_URL = "look at the provider's base_url: it usually ends in /v1"
 
 
@@ -92,14 +94,14 @@ def _of_status(status: int, words: str, codes: str, after_s: float, *, json: boo
     if status == 429 or found & {"rate_limit_exceeded", "rate_limit_error", "resource_exhausted"}:
         return RateLimited(said, retry_after_s=after_s)
     if found & _FILTERED or (status == 403 and ("moderation" in lowered or "flagged" in lowered)):
-        return Rejected(said, remedy="the provider's content policy refused it: say it otherwise")
+        return Rejected(said, remedy="the provider's content policy refused it: say it otherwise", of_words=True)
     if status in (401, 403) or _NO_KEY.search(lowered) or found & {"invalid_api_key", "authentication_error", "permission_error"}:
         return NotAuthorized(said, remedy="look at the provider's api_key, and whether it may use this model")
     if status in _BUSY or status >= 500 or (not status and "invalid_request_error" not in found):
         return ModelDown(said, retry_after_s=after_s)
-    if status == 404 and json:
+    if json and (status == 404 or _NO_MODEL.search(lowered)):
         return Rejected(said, remedy="look at the model's name, and at the provider's base_url")
-    return Rejected(said, remedy="" if json and status >= 400 else _LOOK_AT_URL)
+    return Rejected(said, remedy="" if json and status >= 400 else _LOOK_AT_URL, of_words=json and status in _OF_WORDS)
 
 
 def _said(status: int, words: str) -> str:

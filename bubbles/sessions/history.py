@@ -3,6 +3,7 @@
     {"format":"bubbles.history","version":1,"session":"work","name":"work","at":1764500400.0}
     {"role":"user","content":"…"}                            a message, in the form in which it is sent
     {"meta":"turn","turn":"cli-1","end":true,…}             the turn that these messages belong to ends here
+                                                             (with "refused":true a provider would not take its last words: see `_blanked`)
     {"meta":"compaction","summary":"…","kept":4,"at":…}     what lies before, but its last 4 messages, is now this summary (more of it: `compact`)
     {"meta":"heard","id":"…","text":"…","header":"…","at":…} words said near the assistant and not to it: shown with the next that are
     {"meta":"new","at":…}                                    a person began anew: what lies before is not sent any more
@@ -35,10 +36,13 @@ VERSION = 1
 MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}  # version: from its header to the next one's
 _REMEMBERED = 64  # turns whose message ids are kept in memory, against a second coming after a crash
 _HEARD_MOST = 50  # words that were overheard and are still to be shown; older ones stand in the file alone
-_USER, _TOOL = b'{"role":"user"', b'{"role":"tool"'
+_USER, _TOOL, _ASSISTANT = b'{"role":"user"', b'{"role":"tool"', b'{"role":"assistant"'
+_SUMMARY = encode({"role": "user", "content": HEAD}).removesuffix(b'"}')
 _PLAIN = {"role", "content"}
 _KEYS = {"user": _PLAIN, "assistant": {*_PLAIN, "tool_calls", "reasoning_content"}, "tool": {*_PLAIN, "tool_call_id"}}
 _WHOLE = Shape(reasoning="keep")
+_REFUSED_WORDS = "[What was said here was refused by the model's provider. It is not sent again.]"
+_REFUSED_RESULT = "[This result was refused by the model's provider. It is not sent again.]"
 
 
 def settled(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -115,7 +119,7 @@ class History:
         """Append a turn's messages and its `end` line at once. Raises OSError (then nothing of it stays); the caller syncs `fd`."""
         line = {"meta": "turn", **end, "end": True}
         self._append([*messages, encode(line)])
-        self._take(messages)
+        self._take(messages, refused=bool(end.get("refused")))
         self._ended(line)
 
     def overhear(self, id: str, text: str, header: str, at: float, address: Meta) -> None:
@@ -155,9 +159,13 @@ class History:
         if rest:
             yield rest
 
-    def _take(self, messages: list[bytes]) -> None:
+    def _take(self, messages: list[bytes], *, refused: bool = False) -> None:
         """Add a turn's messages to those in memory. Words that got no answer and those after them are one message there: roles take turns."""
         self.count += len(messages)
+        if refused:
+            messages = _blanked(messages)
+            if messages and not any(map(_is_answer, messages)) and _is_words(self.lines[-1:]):
+                self.lines = self.lines[:-1]  # those before it that got no answer either: they were refused together
         if self.lines and messages and self.lines[-1].startswith(_USER) and messages[0].startswith(_USER):
             first, second = json.loads(self.lines.pop()), json.loads(messages[0])
             messages = [encode({**first, "content": f"{first['content']}\n\n{second['content']}"}), *messages[1:]]
@@ -226,7 +234,7 @@ class History:
     def _meta(self, meta: dict[str, Any], pending: list[bytes]) -> None:
         if "format" in meta:
             self._header(meta)
-        self._take(pending)
+        self._take(pending, refused=bool(meta.get("refused")))
         match meta.get("meta"):
             case "turn":
                 self._ended(meta)
@@ -258,6 +266,25 @@ class History:
                 file.write(rest)
             self.cut_aside = beside
         os.ftruncate(self._fd, end)
+
+
+def _blanked(messages: list[bytes]) -> list[bytes]:
+    """The messages of a turn whose last request was refused: what no answer followed may be why, and a note stands for it. The file has the words."""
+    start = max((n for n, line in enumerate(messages) if _is_answer(line)), default=-1) + 1
+    return [*messages[:start], *map(_note, messages[start:])]
+
+
+def _note(line: bytes) -> bytes:
+    message = json.loads(line)
+    return encode({**message, "content": _REFUSED_RESULT if message["role"] == "tool" else _REFUSED_WORDS})
+
+
+def _is_words(lines: list[bytes]) -> bool:
+    return any(line.startswith(_USER) and not line.startswith(_SUMMARY) for line in lines)
+
+
+def _is_answer(line: bytes) -> bool:
+    return line.startswith(_ASSISTANT)
 
 
 def _opened(path: Path) -> int:

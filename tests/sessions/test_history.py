@@ -211,3 +211,52 @@ def test_so_is_a_marker_between_a_call_and_its_result_and_a_line_that_came_twice
         path.write_bytes(b"".join([*lines, end]))
         read = [json.loads(line) for line in History(path, session="s").lines]
         assert not check(read + [{"role": "user", "content": "and?"}], "anthropic")
+
+
+REFUSED = b"is not sent again"
+
+
+def refused(n: int, *messages: dict[str, Any]) -> tuple[list[bytes], dict[str, object]]:
+    end = {"turn": f"t{n}", "outcome": "failed:rejected", "messages": [{"id": f"m{n}"}], "says": [], "at": float(n), "refused": True}
+    return [encode(message) for message in messages], end
+
+
+def test_words_that_a_provider_refused_are_kept_and_not_sent_again(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    history = filled(path, 1)
+    history.add_turn(*refused(5, {"role": "user", "content": "poison"}))
+    history.add_turn(*turn(6))
+    assert [b"poison" in line for line in history.lines] == [False] * 4
+    assert REFUSED in history.lines[2]
+    assert b"question 6" in history.lines[2]
+    assert History(path, session="s").lines == history.lines
+    assert b"poison" in path.read_bytes()
+
+
+def test_words_that_got_no_answer_before_may_be_why_and_are_left_out_too(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    history = filled(path, 1)
+    history.add_turn([encode({"role": "user", "content": "poison"})], {**turn(2)[1], "outcome": "failed:model_down"})
+    for n in range(3, 6):
+        history.add_turn(*refused(n, {"role": "user", "content": "hello?"}))
+    assert len(history.lines) == 3
+    assert history.lines[-1].count(REFUSED) == 1
+    assert History(path, session="s").lines == history.lines
+
+
+def test_of_a_turn_that_went_on_only_what_came_last_is_left_out(tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "exec", "arguments": "{}"}}
+    asked, made = {"role": "user", "content": "look"}, {"role": "assistant", "content": "", "tool_calls": [call]}
+    history = filled(tmp_path / "session.jsonl", 1)
+    history.add_turn(*refused(5, asked, made, {"role": "tool", "tool_call_id": "c1", "content": "poison"}, {"role": "user", "content": "and?"}))
+    assert history.lines[2:4] == [encode(asked), encode(made)]
+    assert [REFUSED in line for line in history.lines[4:]] == [True, True]
+    assert not check([json.loads(line) for line in history.lines], "openai")
+
+
+def test_a_summary_outlasts_words_that_were_refused(tmp_path: Path) -> None:
+    history = filled(tmp_path / "session.jsonl", 2)
+    history.compact("all of it", 0, 1.0)
+    history.add_turn(*refused(5, {"role": "user", "content": "poison"}))
+    assert b"all of it" in history.lines[0]
+    assert b"poison" not in history.lines[0]
