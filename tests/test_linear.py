@@ -47,6 +47,8 @@ READERS = {
     "body = {'id': '1', 'at': 0, 'channel': 'c', 'chat': '1'}\n"
     "read = lambda text: from_line(to_line(to_dict(from_dict(Inbound, {**body, 'text': text[:250_000], 'sender': {'name': text}}))))",
     "what is logged": "from bubbles.log import struck as read",
+    "what is split": "from bubbles.channels.split import split, utf8\nread = lambda text: split(text[:90_000], 2000, utf8)",
+    "what mentions": "from bubbles.channels.mentions import escaped, found\nread = lambda text: found(text[:90_000] + escaped(text[:9000]))",
     "an id": "from bubbles.ids import safe as read",
     "a model's refusal": "from bubbles.providers.failure import from_response\n"
     "read = lambda text: from_response(400, text.encode('utf-8', 'replace'), {}, 0.0)",
