@@ -75,6 +75,13 @@ JOB_HOPS = {
     "job.shown": "the turn that has shown its end is in the history; the message of it is dropped",
 }
 
+# The steps of a compaction, which are on no message's way either; tests/crash/test_compactions.py goes through them.
+COMPACTION_HOPS = {
+    "compaction.ask": ("a model is asked for a summary", _ROUND),
+    "compaction.mark": ("the mark, appended to session.jsonl", (*_ROUND, "torn")),
+    "compaction.put": ("the mark is synced, and the summary in its place", ("after",)),
+}
+
 _MOVES = {
     ("agentd", "inbound", "new", "cur"): "claim",
     ("agentd", "inbound", "cur", "done"): "finish",
@@ -100,6 +107,7 @@ def install(program: str, doom: Doom) -> None:
         _wrap_feed(doom)
         _around_async("bubbles.tools.exec:Exec.run", "tool", doom)
         _wrap_jobs(doom)
+        _wrap_compactions(doom)
     elif program == "modeld":
         _around_async("bubbles.providers.service:Service.ask", "question", doom)
     elif program == "channel":
@@ -173,6 +181,22 @@ def _wrap_history(doom: Doom) -> None:
 
     history.append = append
     _around("bubbles.sessions.history:History.add_turn", "history", doom)
+
+
+def _wrap_compactions(doom: Doom) -> None:
+    history: Any = importlib.import_module("bubbles.sessions.history")
+    original = history.append
+
+    def append(fd: int, data: bytes) -> None:
+        if data.startswith(b'{"meta":"compaction"') and doom.is_due("compaction.mark", "torn"):
+            os.write(fd, data[: len(data) // 2])
+            doom.die()
+        original(fd, data)
+
+    history.append = append
+    _around("bubbles.sessions.history:History.compact", "compaction.mark", doom)
+    _around_async("bubbles.agentd.compaction:Compaction._attempt", "compaction.ask", doom)
+    _around_async("bubbles.agentd.compaction:Compaction._put", "compaction.put", doom)
 
 
 def _wrap_feed(doom: Doom) -> None:
