@@ -39,12 +39,12 @@ async def by_browser(
     """
     browser = issuer.browser()
     answered: Answered = asyncio.get_running_loop().create_future()
-    async with _listening(browser, answered, port) as there:
+    async with listening(browser, answered, port) as there:
         if not there and stdin < 0:
             raise TryAgain(
                 f"the port {port} of this machine is in use, and the login comes back to that", remedy="bubbles provider login openai-codex --device"
             )
-        tell(browser, there)
+        tell(browser, bool(there))
         with _reading(stdin, browser, answered, complain):
             try:
                 async with asyncio.timeout(lasts_s):
@@ -55,8 +55,8 @@ async def by_browser(
 
 
 @contextlib.asynccontextmanager
-async def _listening(browser: Browser, answered: Answered, port: int) -> AsyncIterator[bool]:
-    """Have the way back open; False where somebody else has that port."""
+async def listening(browser: Browser, answered: Answered, port: int) -> AsyncIterator[list[int]]:
+    """Have the way back open, at the ports that are told; none where somebody else has that port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -76,9 +76,9 @@ async def _listening(browser: Browser, answered: Answered, port: int) -> AsyncIt
                 if error.errno == errno.EADDRINUSE:
                     break
         else:
-            yield bool(servers)
+            yield [server.sockets[0].getsockname()[1] for server in servers]
             return
-        yield False
+        yield []
     finally:
         for server in servers:
             server.close()
