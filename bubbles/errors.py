@@ -100,20 +100,26 @@ class NeedBase(BubblesError):
 
 
 class ModelError(BubblesError):
-    """A model could not be asked; `attempts` requests were made. The user is told the category (the kind) alone."""
+    """A model could not be asked; `attempts` requests were made. The user is told the category (the kind) alone.
+
+    `may_cost`: the provider was at work on the last of them when it failed, and nobody tells what it takes for that. `spent`: of all of them that
+    may cost, what bubbles.providers.running guesses.
+    """
 
     kind = "model"
-    details: ClassVar[tuple[str, ...]] = ("attempts",)
+    details: ClassVar[tuple[str, ...]] = ("attempts", "spent")
+    may_cost = False
 
     def __init__(self, text: str, *, remedy: str = "", attempts: int = 1) -> None:
         super().__init__(text, remedy=remedy)
         self.attempts = attempts
+        self.spent: dict[str, int] = {}
 
 
 class RateLimited(ModelError):
     """The provider refuses for now; `retry_after_s` is its own word on how long (0: it did not say)."""
 
-    kind, temporary, details = "rate_limited", True, ("attempts", "retry_after_s")
+    kind, temporary, details = "rate_limited", True, (*ModelError.details, "retry_after_s")
 
     def __init__(self, text: str, *, remedy: str = "", attempts: int = 1, retry_after_s: float = 0.0) -> None:
         super().__init__(text, remedy=remedy, attempts=attempts)
@@ -125,6 +131,13 @@ class ModelDown(RateLimited):
 
     kind = "model_down"
 
+    @classmethod
+    def midway(cls, text: str) -> ModelDown:
+        """One that came when the request was out: nobody tells what it cost."""
+        error = cls(text)
+        error.may_cost = True
+        return error
+
 
 class ContextTooLong(ModelError):
     """The request does not fit the model's window."""
@@ -135,7 +148,7 @@ class ContextTooLong(ModelError):
 class NotAuthorized(ModelError):
     """The key is missing, wrong, or not allowed this model; with `no_credit` it is right, and its account is empty."""
 
-    kind, details = "not_authorized", ("attempts", "no_credit")
+    kind, details = "not_authorized", (*ModelError.details, "no_credit")
 
     def __init__(self, text: str, *, remedy: str = "", attempts: int = 1, no_credit: bool = False) -> None:
         super().__init__(text, remedy=remedy, attempts=attempts)
@@ -145,7 +158,7 @@ class NotAuthorized(ModelError):
 class Rejected(ModelError):
     """The provider will not answer this request, however often it is asked; `of_words`: for what it says, and not for how or where it was asked."""
 
-    kind, details = "rejected", ("attempts", "of_words")
+    kind, details = "rejected", (*ModelError.details, "of_words")
 
     def __init__(self, text: str, *, remedy: str = "", attempts: int = 1, of_words: bool = False) -> None:
         super().__init__(text, remedy=remedy, attempts=attempts)
@@ -226,5 +239,8 @@ def to_wire(error: BaseException) -> dict[str, Any]:
 def from_wire(wire: dict[str, Any]) -> BubblesError:
     """The error that a reply's `error` object tells of; a kind of a newer peer becomes a plain BubblesError."""
     cls = _tree(BubblesError).get(str(wire.get("kind")), BubblesError)
-    details = {name: wire[name] for name in cls.details if name in wire}
-    return cls(str(wire.get("text", "")), remedy=str(wire.get("remedy", "")), **details)
+    error = cls(str(wire.get("text", "")), remedy=str(wire.get("remedy", "")))
+    for name in cls.details:
+        if name in wire:
+            setattr(error, name, wire[name])
+    return error

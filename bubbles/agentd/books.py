@@ -207,7 +207,10 @@ class Books:
         return self._spent
 
 
-_MEASURES: dict[str, Callable[[Sum], float]] = {"tokens": lambda spent: spent.tokens, "cost": lambda spent: spent.cost_micros / 1_000_000}
+_MEASURES: dict[str, Callable[[Sum], float]] = {  # what failed midway counts as well: a budget is not to be got round by failing
+    "tokens": lambda spent: spent.tokens + spent.guessed,
+    "cost": lambda spent: (spent.cost_micros + spent.guessed_micros) / 1_000_000,
+}
 
 
 def amount(measure: str, value: float) -> str:
@@ -236,7 +239,7 @@ def whose(origin: str, spoken: Iterable[UserSpoke]) -> tuple[str, str]:
 
 
 def _counted(usage: dict[str, int]) -> dict[str, int]:
-    return {name: max(0, usage[name]) for name in (*COUNTS, "cost_micros") if name in usage}
+    return {name: max(0, usage[name]) for name in (*COUNTS, "cost_micros", "failed", "guessed", "guessed_micros") if name in usage}
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -316,4 +319,6 @@ def _lost(body: dict[str, Any]) -> str:
     """Why a request was given up while it was under way; "" where it failed by itself."""
     if body["event"] == "Stopped":
         return "stopped"
+    if body.get("usage"):
+        return "failed"
     return "preempted" if body.get("category") == "preempted" else ""

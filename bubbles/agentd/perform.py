@@ -124,7 +124,9 @@ class Perform:
             if isinstance(error, ContextTooLong):
                 await self._learn(turn, error, self._session.effective.model, self._session.effective.provider, 0)
             of_words = isinstance(error, Rejected) and error.of_words
-            await self._actor.record(ModelFailed(_category(error), error.attempts, error.text, of_words))
+            await self._actor.record(ModelFailed(_category(error), error.attempts, error.text, of_words, error.spent))
+            if error.spent:
+                self._agent.books.note(ask, self._session.key, turn, error.spent, lost="failed")
             return
         except asyncio.CancelledError:
             preempted = turn.preempt
@@ -171,6 +173,7 @@ class Perform:
             except ModelError as error:
                 if failed is not None:
                     failed.attempts += error.attempts
+                    failed.spent = _sum(failed.spent, error.spent)
                 if isinstance(error, OverBudget) or (failed is None and not _is_worth_another(error)):
                     raise
                 failed = failed or error
@@ -180,7 +183,8 @@ class Perform:
                 self._show("retry", {"category": error.kind, "attempt": failed.attempts + 1, "in_s": 0})
             else:
                 self._place, self._why_not = place, _why_not(failed) if failed is not None else self._why_not
-                return replace(answer, aside=self._aside(model)) if place else answer
+                spent = _sum(answer.usage, failed.spent if failed is not None else {})
+                return replace(answer, usage=spent, aside=self._aside(model)) if place else answer
         raise AssertionError("unreachable")
 
     async def _answer_with_less(self, turn: Turn, ask: str, model: str, provider: str, place: int) -> ModelAnswered:
@@ -487,6 +491,15 @@ def _numbered(ask: str, place: int) -> str:
     """
     turn, _, n = ask.rpartition(".")
     return f"{turn}.0{n}{place:02}" if place else ask
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """Counts of the same kinds together.
+
+    >>> _sum({"input": 3}, {"failed": 1}), _sum({"failed": 1}, {"failed": 1})
+    ({'input': 3, 'failed': 1}, {'failed': 2})
+    """
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _is_worth_another(error: ModelError) -> bool:

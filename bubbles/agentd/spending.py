@@ -36,7 +36,8 @@ Key = TypeVar("Key", bound=Hashable)
 class Entry:
     """One request. `id` is the ask, `at` epoch seconds, `job` the id of cron's job; `kind` "answer" or "summary".
 
-    `lost` says why no answer came of a request that was under way ("preempted", "stopped"): what it cost, nobody told.
+    `lost` says why no answer came of a request that was under way ("preempted", "stopped", "failed"): what it cost, nobody told.
+    `failed` attempts broke off midway: nobody told what they took, and it is guessed (`guessed` tokens, `guessed_micros`) for budgets alone.
     `cost_micros` are millionths of a US dollar, None where the price is not known.
     """
 
@@ -56,6 +57,9 @@ class Entry:
     cache_write: int = 0
     reasoning: int = 0
     cost_micros: int | None = None
+    failed: int = 0
+    guessed: int = 0
+    guessed_micros: int = 0
 
     @property
     def is_counted(self) -> bool:
@@ -207,6 +211,9 @@ class Sum:
     unpriced: int = 0
     unpriced_requests: int = 0
     uncounted: int = 0
+    failed: int = 0
+    guessed: int = 0
+    guessed_micros: int = 0
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Sum:
@@ -223,6 +230,9 @@ class Sum:
         self.cache_write += each.cache_write
         self.reasoning += each.reasoning
         self.cost_micros += each.cost_micros or 0
+        self.failed += each.failed
+        self.guessed += each.guessed
+        self.guessed_micros += each.guessed_micros
         if not each.is_counted:
             self.uncounted += 1
         elif each.cost_micros is None:
@@ -246,6 +256,7 @@ class Sum:
         counts = {name: getattr(self, name) for name in ("requests", "tokens", *COUNTS)}
         cost = self.cost_micros / 1_000_000 if self.is_priced else None
         rest = {"unpriced_requests": self.unpriced_requests, "unpriced_tokens": self.unpriced, "uncounted_requests": self.uncounted}
+        rest |= {"failed_requests": self.failed, "guessed_tokens": self.guessed}
         return {**counts, "cost_usd": cost, **rest}
 
 

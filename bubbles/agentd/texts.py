@@ -182,6 +182,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "In no count, because they were cut short or the provider does not count: {requests} of this month.",
         "本月有 {requests}不知道用了多少 token：中途被取消，或者服务商没有给出统计。",
     ),
+    "usage failed": (
+        "Failed midway, and may be on the bill: {requests} of this month, of about {tokens} tokens; budgets count those.",
+        "本月有 {requests}中途失败，可能仍会计费：约 {tokens} 个 token，已计入额度。",
+    ),
     "usage budget": ("Budget of today: {spent} of {limit}{left}", "今天的额度：已用 {spent} / {limit}{left}"),
     "usage system budget": (
         "Budget of today for what nobody began: {spent} of {limit}{left}",

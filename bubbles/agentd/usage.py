@@ -76,6 +76,8 @@ def _unknown(ask: Asked, total: Sum) -> Iterator[str]:
         yield ask.told("usage unpriced", tokens=f"{total.unpriced:,}", requests=_requests(ask, total.unpriced_requests))
     if total.uncounted:
         yield ask.told("usage uncounted", requests=_requests(ask, total.uncounted))
+    if total.failed:
+        yield ask.told("usage failed", requests=_requests(ask, total.failed), tokens=f"{total.guessed:,}")
 
 
 def _budgets(ask: Asked) -> Iterator[str]:

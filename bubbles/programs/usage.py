@@ -196,6 +196,8 @@ def _missing(whole: Sum, pages: Pages) -> Iterator[str]:
         yield f"in no cost, because the price of the model is not known: {whole.unpriced:,} tokens in {_some(whole.unpriced_requests, 'request')}"
     if whole.uncounted:
         yield f"in no count, because they were cut short or the provider does not count: {_some(whole.uncounted, 'request')}"
+    if whole.failed:
+        yield f"requests that failed midway, and may be on the bill: {whole.failed:,}, of about {whole.guessed:,} tokens; budgets count those"
     if pages.damaged:
         yield f"what cannot be read, and is in no sum: {_some(pages.damaged, 'line')}; see: bubbles doctor usage"
     for path, why in pages.unread.items():

@@ -58,8 +58,8 @@ class Draft:
     def stalled(self, ask: Ask) -> ModelDown:
         """The failure of a stream that is waited for no longer."""
         if self._pieces:
-            return ModelDown(f"the stream stood still: nothing of the answer in {ask.pause_s:g} s, or no end of it in all the time that it has")
-        return ModelDown(f"no word of an answer in {ask.timeout_s:g} s")
+            return ModelDown.midway(f"the stream stood still: nothing of the answer in {ask.pause_s:g} s, or no end in all the time that it has")
+        return ModelDown.midway(f"no word of an answer in {ask.timeout_s:g} s")
 
     def _choice(self, body: Any) -> dict[str, Any] | None:
         """The first choice; the model's name and the usage are taken on the way."""

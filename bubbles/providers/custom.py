@@ -25,6 +25,7 @@ from bubbles.providers.address import is_here
 from bubbles.providers.answer import Draft
 from bubbles.providers.body import body
 from bubbles.providers.failure import from_response, no_json
+from bubbles.providers.http1 import Broken
 from bubbles.providers.origin import Exchange, Origin
 from bubbles.providers.provider import Answer, Ask, Capabilities, able
 from bubbles.providers.sse import Events
@@ -146,11 +147,11 @@ class Custom:
                     raise self._refusal(response.status, await read(response), response.headers)
                 yield response
         except TimeoutError as error:
-            raise ModelDown(f"no answer from {self._where} in {silence_s:g} s") from error
+            raise ModelDown.midway(f"no answer from {self._where} in {silence_s:g} s") from error
         except ssl.SSLCertVerificationError as error:
             raise Rejected(f"{self._where}: {_said(error)}", remedy=f"look at providers.{self.name}.base_url") from error
         except OSError as error:
-            raise ModelDown(f"{self._where}: {_said(error)}") from error
+            raise (ModelDown.midway if isinstance(error, Broken) else ModelDown)(f"{self._where}: {_said(error)}") from error
 
     def _server(self) -> Origin:
         """Who is asked. A proxy of the environment is used, but never for this machine. Raises ValueError where that is no address."""
@@ -183,7 +184,7 @@ async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], N
         for event in events.end():
             done = _event(event, draft, on_text) or done
     if not done and not draft.stop:
-        raise ModelDown("the stream was cut before the answer's end")
+        raise ModelDown.midway("the stream was cut before the answer's end")
     return draft.finish()
 
 
@@ -210,8 +211,13 @@ def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
     try:
         chunk = json.loads(event.decode())
     except (ValueError, RecursionError):
-        raise ModelDown("the stream was cut, or is none of chunks") from None
-    if text := draft.feed(chunk):
+        raise ModelDown.midway("the stream was cut, or is none of chunks") from None
+    try:
+        text = draft.feed(chunk)
+    except ModelError as error:
+        error.may_cost = error.temporary
+        raise
+    if text:
         on_text(text)
     return False
 

@@ -105,7 +105,7 @@ class Lite:
             async with asyncio.timeout(ask.timeout_s * (_STREAM_S if streamed else 1)):
                 return await self._answer(line, seen, ask, asked, on_text)
         except TimeoutError:
-            raise ModelDown(f"no answer from {self._where} in {ask.timeout_s:g} s") from None
+            raise ModelDown.midway(f"no answer from {self._where} in {ask.timeout_s:g} s") from None
         except Rejected as error:
             found = next((name for name in _OPTIONAL if name in asked and name in error.text.lower()), None)
             if found is None:
@@ -148,7 +148,7 @@ class Lite:
         _check(seen)
         kept.detail(seen.details)
         if not seen.ended or not (stream.received_finish_reason or stream.intermittent_finish_reason):
-            raise ModelDown("the stream was cut before the answer's end")
+            raise ModelDown.midway("the stream was cut before the answer's end")
         return draft.finish()
 
     async def _next(self, seen: Any, stream: Any, draft: Draft, ask: Ask, silence_s: float) -> Any:
@@ -165,7 +165,9 @@ class Lite:
         except TimeoutError:
             raise
         except Exception as error:  # LiteLLM raises its own, the vendors' and whatever its code trips over: each is told as one of our kinds
-            raise failure(error, seen, self._where, time.time()) from error
+            found = failure(error, seen, self._where, time.time())
+            found.may_cost = found.temporary and seen.status == 200
+            raise found from error
 
     async def learn(self, model: str) -> None:
         """Nobody is asked: what is known of hosted models is in a list, and to read that takes a moment."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from bubbles import log
 from bubbles.errors import ModelError, Unavailable
+from bubbles.kernel import context
 from bubbles.providers.provider import Answer, Ask, Provider
 from bubbles.providers.retry import Again, Clock, persist
 
@@ -60,6 +62,7 @@ class Running:
         self._timer: asyncio.TimerHandle | None = None
         self._last_part_at = -PART_S
         self._dropped = False
+        self._spent: dict[str, int] = {}  # guessed, of attempts that failed midway
         self._outcome: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
 
     @property
@@ -122,8 +125,9 @@ class Running:
             log.event("daemon.warning", why, priority="warning", **self._about)
         started = self._clock.now()
         try:
-            answer, attempts = await persist(lambda: provider.ask(ask, self._text), retries, self._again, self._clock)
+            answer, attempts = await persist(lambda: self._attempt(provider, ask), retries, self._again, self._clock)
         except ModelError as error:
+            error.spent = self._spent
             error.text = log.struck(error.text)  # some providers repeat the key that they refuse
             log.event("model.fail", f"{error.kind}: {error.text}", priority="warning", attempts=error.attempts, **self._about)
             raise
@@ -133,7 +137,24 @@ class Running:
         self._flush()
         self._said = []
         log.debug("answered", **self._about, ms=round((self.finished_at - started) * 1000), attempts=attempts)
-        return _reply(answer, self._provider, ask.model, attempts, self._cost(answer.usage))
+        cost = self._cost(answer.usage)
+        return _reply(replace(answer, usage={**answer.usage, **self._spent}), self._provider, ask.model, attempts, cost)
+
+    async def _attempt(self, provider: Provider, ask: Ask) -> Answer:
+        try:
+            return await provider.ask(ask, self._text)
+        except ModelError as error:
+            if error.may_cost:
+                self._guess(ask)
+            raise
+
+    def _guess(self, ask: Ask) -> None:
+        """Note of a request that failed midway what it may have taken: all that was asked, and the words that came."""
+        asked = context.tokens(b"\n".join([*ask.messages, ask.tools]).decode("utf-8", "replace"))
+        said = context.tokens("".join(self._said))
+        micros = self._cost({"input": asked, "output": said}) or 0
+        for name, count in (("failed", 1), ("guessed", asked + said), ("guessed_micros", micros)):
+            self._spent[name] = self._spent.get(name, 0) + count
 
     def _again(self, again: Again) -> None:
         if self._dropped:

@@ -157,6 +157,27 @@ def test_signs_of_life_do_not_lengthen_the_wait_for_the_first_word(hasty: Hall, 
     assert (told.requests, told.answer["text"]) == (2, WHOLE)
 
 
+@pytest.mark.parametrize("side", WIRES, ids=str)
+@pytest.mark.parametrize(
+    ("rule", "broken_off"),
+    [
+        ({"reply": PARTIAL, "chunks": 8, "cut": 4}, 1),
+        ({"reply": PARTIAL, "chunks": 8, "ends": 4}, 1),
+        ({"reply": PARTIAL, "fault": "server", "after": 4}, 1),
+        ({"fault": "server"}, 0),
+        ({"fault": "limited"}, 0),
+    ],
+    ids=["cut", "ends", "fails", "server", "limited"],
+)
+def test_what_may_be_on_the_bill_is_told_beside_the_answer(hall: Hall, side: Side, rule: dict[str, Any], broken_off: int) -> None:
+    """A request that broke off while it was answered is counted, by a guess; one that was refused is not."""
+    usage = mended(hall, side, rule).answer["usage"]
+    assert (usage.get("failed", 0), usage.get("guessed", 0) > 0) == (broken_off, bool(broken_off))
+    error = hall.ask(side, {"default": rule}).error
+    assert error is not None
+    assert error.spent.get("failed", 0) == 3 * broken_off
+
+
 # -- what does not ---------------------------------------------------------------------------------------
 
 
