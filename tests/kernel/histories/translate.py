@@ -43,7 +43,7 @@ def anthropic(lines: Sequence[bytes], tools: bytes, can: Capabilities) -> Body:
 
 def gemini(lines: Sequence[bytes], tools: bytes, can: Capabilities, model: str = GEMINI) -> Body:
     """As Gemini gets it."""
-    asked = _asked(lines, tools, can, marked=False)
+    asked = _asked(lines, tools, can, marked=False, prefix="gemini")
     messages = asked.pop("messages")
     options = _library().GoogleAIStudioGeminiConfig().map_openai_params(copy.deepcopy(asked), {}, model, False)
     from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
@@ -51,9 +51,9 @@ def gemini(lines: Sequence[bytes], tools: bytes, can: Capabilities, model: str =
     return dict(transform_request_body(copy.deepcopy(messages), model, options, "gemini", {}, None))
 
 
-def _asked(lines: Sequence[bytes], tools: bytes, can: Capabilities, *, marked: bool) -> Body:
+def _asked(lines: Sequence[bytes], tools: bytes, can: Capabilities, *, marked: bool, prefix: str = "") -> Body:
     ask = Ask(id="t.0", model="m", messages=list(lines), tools=tools, temperature=0.1, max_tokens=1024, timeout_s=1.0)
-    return request(ask, can, Thoughts(), streamed=False, marked=marked)
+    return request(ask, can, Thoughts(), streamed=False, marked=marked, prefix=prefix)
 
 
 def _plain(body: Any) -> Any:
