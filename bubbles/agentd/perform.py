@@ -231,7 +231,7 @@ class Perform:
             "provider": route.provider,
             "temperature": self._session.effective.temperature,
             "max_tokens": self._answer_tokens(route),
-            "stream": self._agent.outgoing.waiting.streams(self._actor.messages),
+            "stream": self._agent.outgoing.streams(self._actor.messages, turn.to),
         }
         answer = await self._agent.models.ask(body, self._session.prefix, request, tools, on_part=lambda part: self._part(turn, part))
         return ModelAnswered(
@@ -359,15 +359,26 @@ class Perform:
         return int(min(self._session.defaults.keep_tokens, window // 4))
 
     async def _summary(self, stretch: Stretch, attempt: int) -> str:
-        """A model's summary of a stretch of history. Raises BubblesError where it gives none."""
+        """A model's summary of a stretch of history, or that of a fallback, as for an answer. Raises BubblesError where none gives one."""
+        models = self._models()
+        for place in range(self._place, len(models)):
+            try:
+                return await self._summary_of(stretch, attempt, place)
+            except ModelError as error:
+                if place + 1 == len(models) or not _is_worth_another(error):
+                    raise
+                log.event("model.retry", f"no summary by {models[place][0]}: {error.kind}; {models[place + 1][0]} is asked", priority="warning")
+        raise AssertionError("unreachable")
+
+    async def _summary_of(self, stretch: Stretch, attempt: int, place: int) -> str:
         self._agent.books.check(self._actor.turn, self._session.language)
-        route = await self._route()
+        route = await self._agent.models.route(*self._models()[place])
         most = (route.window_tokens or self._session.defaults.context_tokens) - 2 * prompt.SUMMARY_TOKENS - 512
         messages = [{**one, "content": summary.retold(one["content"])} if one["role"] == "user" else one for one in stretch.messages]
         asked = [*context.fit(messages, max(512, int(most / self._session.scale))), {"role": "user", "content": prompt.SUMMARY_REQUEST}]
         request = Request.of([context.encode(m) for m in context.build(asked, route.shape)])
         body = {
-            "ask": f"{self._session.key}.compact.{stretch.name[:12]}.{attempt}",
+            "ask": _numbered(f"{self._session.key}.compact.{stretch.name[:12]}.{attempt}", place),
             "model": route.model,
             "provider": route.provider,
             "temperature": 0.2,
@@ -379,6 +390,10 @@ class Perform:
         except asyncio.CancelledError:
             self._agent.models.cancel(str(body["ask"]))
             self._agent.books.note(str(body["ask"]), self._session.key, self._actor.turn, kind="summary", lost="stopped")
+            raise
+        except ModelError as error:
+            if error.spent:
+                self._agent.books.note(str(body["ask"]), self._session.key, self._actor.turn, error.spent, kind="summary", lost="failed")
             raise
         self._agent.books.note_summary(str(body["ask"]), self._session.key, self._actor.turn, answer)
         prose = str(answer.get("text") or "").strip()
@@ -459,7 +474,7 @@ class Perform:
     def _show(self, kind: str, body: Any, *, streamed: bool = True) -> None:
         turn = self._actor.turn
         if turn is not None:
-            self._agent.outgoing.show(turn.spoken, turn.id, kind, body, streamed=streamed)
+            self._agent.outgoing.show(turn.spoken, turn.id, kind, body, streamed=streamed, to=turn.to or turn.spoken[-1:])
 
 
 async def _spilled(call: Call, bench: Bench, text: str) -> str:

@@ -85,3 +85,18 @@ def test_one_with_a_smaller_window_is_asked_with_less(home: Home) -> None:
 def test_who_is_signed_in_to_is_no_fallback(home: Home, name: str) -> None:
     with pytest.raises(Misconfigured, match="fallbacks"):
         config.save(home, {"agents.defaults.fallbacks": [name]})
+
+
+def test_a_summary_is_had_from_the_same_models(home: Home) -> None:
+    small = {"agents__defaults__result_tokens": 100, "agents__defaults__keep_tokens": 256}
+    with two(home, {"default": {"reply": "ok " * 60}}, {"default": {"reply": "They spoke of words."}}, **small) as (w, other):
+        for n in range(6):
+            w.say(f"{n} " + "word " * 300)
+        w.fake.play(DOWN)
+        w.say("/compact")
+        w.until(lambda: other.seen()["requests"])
+        w.until(lambda: '"meta":"compaction"' in (home.session("s") / "session.jsonl").read_text())
+        line = next(line for line in (home.session("s") / "session.jsonl").read_text().splitlines() if '"meta":"compaction"' in line)
+        assert json.loads(line)["how"] == "model"
+        assert "They spoke of words." in json.loads(line)["summary"]
+        assert (w.fake.seen()["requests"], other.seen()["requests"]) == (1, 1)
