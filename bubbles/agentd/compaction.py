@@ -163,13 +163,14 @@ class Compaction:
         if not stretch.stands(history):
             log.event("turn.compact", "a summary is dropped: the history is another one than it was made of")
             return ""
-        copied = summary.gather(stretch.messages, summary.Kept.of(history.copied), min(summary.KEPT_TOKENS, stretch.tokens // 3))
+        room = summary.room(stretch.tokens, history.copied)
+        copied = summary.gather(stretch.messages, summary.Kept.of(history.copied), room)
         text = summary.whole(made.prose, copied)
         after = context.tokens(text)
         if after >= stretch.tokens:
             return ""
         kept = len(history.lines) - stretch.count
-        told = {"copied": copied.body, "how": made.how, "sha256": stretch.name, "before": stretch.tokens, "after": after}
+        told = {"copied": {**copied.body, "room": room}, "how": made.how, "sha256": stretch.name, "before": stretch.tokens, "after": after}
         try:
             history.compact(text, kept, time.time(), **told)
             self._compacted = _standing(history)
@@ -189,13 +190,13 @@ class Compaction:
         if _standing(history) == self._compacted:
             return "nothing"
         if self.is_running and self._job is not None:
-            await asyncio.wait({self._job})
+            await asyncio.wait({self._job}, timeout=2 * self._timeout_s)
         if how := await self.adopt(history):
             return how
         stretch = Stretch.of(history, list(history.lines), history.generation, keep_tokens)
         if stretch is None:
             return "nothing"
-        if self._tries(stretch) < TRIES and self._clock() >= self._resting_until:
+        if not self.is_running and self._tries(stretch) < TRIES and self._clock() >= self._resting_until:
             await self._begun(stretch)
             if how := await self.adopt(history):
                 return how

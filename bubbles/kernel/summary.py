@@ -2,6 +2,10 @@
 
 What people laid down, which files were touched, and names and numbers are copied by rule from the messages themselves, and merged
 from one compaction into the next; no model can lose or invent them. It does not know who asks the model, nor files.
+
+The model's part is plain text under headings (`prompt.SUMMARY_REQUEST`), not JSON: all that must be exact is copied here, so there is no field that
+a program would read; a small model breaks JSON often, cut off at its limit any model does, and what is broken would be a summary lost,
+where text without a heading is still one.
 """
 
 from __future__ import annotations
@@ -78,6 +82,15 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def room(source_tokens: int, before: Any = None) -> int:
+    """The tokens that may be copied beside a summary of a source of so many: a third, and no less than there were for what was copied `before`.
+
+    Else a short stretch that is summarised would push out what a long one had kept.
+    """
+    had = before.get("room") if isinstance(before, dict) else 0
+    return min(KEPT_TOKENS, max(source_tokens // 3, had if isinstance(had, int) else 0))
+
+
 def gather(messages: Sequence[Message], before: Kept = Kept(), room_tokens: int = KEPT_TOKENS) -> Kept:
     """What is to be copied from canonical messages, after what was copied `before`: of each kind the newest, within its share of the room."""
     found: dict[str, dict[str, None]] = {name: dict.fromkeys(getattr(before, name)) for name in Kept.__slots__}
@@ -108,7 +121,7 @@ def _words(content: str, found: dict[str, dict[str, None]]) -> None:
             who = ", ".join(filter(None, (stamp[1], stamp[2])))
         elif edit := _EDITED.fullmatch(line):
             skipped = f"[end of {edit[1]}]"  # SOUL.md and MEMORY.md are told from their files
-        elif not line.startswith("["):
+        elif not line.startswith(("[", "| ")):  # the second is what a command printed, quoted in the message of its end
             _note(found["names"], _names(line))
             for sentence in _SENTENCE.split(line):
                 if _LAID_DOWN.search(sentence):
@@ -117,19 +130,26 @@ def _words(content: str, found: dict[str, dict[str, None]]) -> None:
 
 def own_words(content: str) -> str:
     """What people said in a user's message: without the summary, and what was copied beside it, that may stand at its head."""
+    return content[len(_summary_of(content)) :]
+
+
+def _summary_of(content: str) -> str:
+    """Of a user's message the summary at its head, with what was copied beside it; "" where there is none.
+
+    No line of it is a stamp, so it ends before the first one at the latest: what people write below theirs ends it nowhere else.
+    """
     if not content.startswith(HEAD):
-        return content
-    if f"\n{END}" in content:
-        return content.partition(f"\n{END}")[2]
-    lines = content.split("\n")
-    return "\n".join(lines[next((n for n, line in enumerate(lines) if _STAMP.fullmatch(line)), len(lines)) :])
+        return ""
+    stamp = re.search(rf"^{_STAMP.pattern}$", content, re.MULTILINE)
+    before = content[: stamp.start()] if stamp else content
+    own, end, _ = before.partition(f"\n{END}")
+    return own + end if end else before
 
 
 def retold(content: str) -> str:
     """The same message as a summariser reads it: without what was copied anyway, and without the notes that are told from their files."""
-    content = _NOTES.sub("", content)
-    before, mark, after = content.partition(f"\n{MARK}\n") if content.startswith(HEAD) else (content, "", "")
-    return before + after.partition(f"\n{END}")[2] if mark else content
+    told = _summary_of(content)
+    return told.partition(f"\n{MARK}\n")[0] + _NOTES.sub("", content[len(told) :])
 
 
 def _wish(into: dict[str, None], who: str, sentence: str) -> None:

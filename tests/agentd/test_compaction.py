@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -132,6 +133,108 @@ def test_what_was_said_meanwhile_stays_word_for_word_behind_it(office: Any) -> N
         assert head.startswith(f"{HEAD}They talked.")
         assert o.history.lines[1 : 1 - len(later) or None][0] == before[o.asked[0].count + 1]
         assert not context.check(context.build([*map(json.loads, o.history.lines), {"role": "user", "content": "next"}]))
+
+    office(test)
+
+
+def test_fifty_turns_pass_while_one_summary_is_made_and_nobody_ends_it(office: Any) -> None:
+    async def test(o: Office) -> None:
+        o.compaction._timeout_s = 3600.0
+        o.gate.clear()
+        o.consider()
+        while not o.asked:
+            await asyncio.sleep(0)
+        for n in range(20, 70):
+            assert await o.compaction.adopt(o.history) == "", "what is not ready is not waited for"
+            add(o.history, turn(n), n)
+            o.consider()
+        assert len(o.asked) == 1
+        assert o.compaction.is_running
+        later = list(o.history.lines[-100:])
+        o.gate.set()
+        await o.settle()
+        assert await o.compaction.adopt(o.history) == "model"
+        assert o.history.lines[-100:] == later
+
+    office(test)
+
+
+def test_a_provider_that_ignores_the_end_of_its_time_keeps_the_next_from_being_asked(office: Any) -> None:
+    async def test(o: Office) -> None:
+        free = asyncio.Event()
+
+        async def deaf(stretch: Stretch, attempt: int) -> str:
+            o.asked.append(stretch)
+            while not free.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await free.wait()
+            return "too late"
+
+        o.compaction._ask, o.compaction._timeout_s = deaf, 0.02
+        lines = list(o.history.lines)
+        o.consider()
+        while not o.asked:
+            await asyncio.sleep(0)
+        for _ in range(5):
+            o.now += 10 * COOLDOWN_S
+            o.consider()
+            await asyncio.sleep(0.01)
+        assert (len(o.asked), o.history.lines) == (1, lines)
+        assert await o.compaction.now(o.history, KEEP) == "outline", "whoever waits is not asked to wait for ever"
+        assert len(o.asked) == 1
+        free.set()
+        await o.settle()
+        assert await o.compaction.adopt(o.history) == "", "what comes too late was made of another past"
+
+    office(test)
+
+
+def test_after_forty_compactions_every_fact_is_in_the_file_and_those_that_are_copied_are_in_view(
+    office: Any, record_property: Callable[[str, Any], None]
+) -> None:
+    """Two hundred facts, and a summariser that keeps its last two lines. The control is the same chain without what is copied."""
+    facts = {
+        "rules": [f"Never restart db-{n:02d}." for n in range(50)],
+        "files": [f"src/part{n:02d}.py" for n in range(50)],
+        "names": [f"QX-{n:04d}" for n in range(50)],
+        "decisions": [f"we went for plan {n} of the {n}th kind" for n in range(50)],
+    }
+
+    async def test(o: Office) -> None:
+        control = ""
+
+        async def lossy(stretch: Stretch, attempt: int) -> str:
+            nonlocal control
+            o.asked.append(stretch)
+            said = [str(message["content"]) for message in stretch.messages if message["role"] != "tool"]
+            control = "\n".join("\n".join([control, *said[1:]]).split("\n")[-8:])
+            return "\n".join("\n".join(said).split("\n")[-2:])
+
+        o.compaction._ask = lossy
+        for n in range(20, 40):
+            add(o.history, turn(n, 400), n)
+        for n in range(50):
+            rule, path, name, decision = (facts[kind][n] for kind in facts)
+            edit = {"id": f"e{n}", "type": "function", "function": {"name": "edit_file", "arguments": json.dumps({"path": path})}}
+            said: dict[str, Any] = {"role": "user", "content": f"[Sun 2025-11-30 11:00 UTC · cli · Ann]\n{rule} The case is {name}. {'word ' * 60}"}
+            work: list[dict[str, Any]] = [
+                {"role": "assistant", "content": "", "tool_calls": [edit]},
+                {"role": "tool", "tool_call_id": f"e{n}", "content": "ok"},
+            ]
+            add(o.history, [said, *work, {"role": "assistant", "content": decision}], 100 + n)
+            if n >= 10:
+                assert await o.compaction.now(o.history, 0) == "model", n
+        assert len(o.asked) == 40
+        view, whole = b"\n".join(o.history.lines).decode(), o.history.path.read_text()
+        found = {kind: sum(fact in view for fact in some) for kind, some in facts.items()}
+        alone = {kind: sum(fact in control for fact in some) for kind, some in facts.items()}
+        record_property("told", f"of 50 each after 40 compactions, in view: {found}; without what is copied: {alone}; in the file: all")
+        assert [fact for some in facts.values() for fact in some if fact not in whole] == []
+        assert {kind: found[kind] for kind in ("rules", "files", "names")} == {"rules": 50, "files": 50, "names": 50}
+        assert sum(alone.values()) < sum(found.values()) / 2
+        told = [json.loads(line) for line in o.history.file_lines()]
+        assert sum(body.get("role") == "user" for body in told) == 50 + 40
+        assert sum(body.get("meta") == "compaction" for body in told) == 40
 
     office(test)
 
