@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,6 +57,20 @@ def hasty(tmp_path_factory: pytest.TempPathFactory, servers: dict[str, FakeModel
 def restless(tmp_path_factory: pytest.TempPathFactory, servers: dict[str, FakeModel]) -> Iterator[Hall]:
     """One retry, the usual time-out, and little patience with a stream that stands still."""
     yield from _hall(tmp_path_factory.mktemp("restless"), servers, api_retries=1, api_idle_s=0.5)
+
+
+class _Nobody(FakeModel):
+    def play(self, script: dict[str, object]) -> None:
+        """Nothing is played where nobody is."""
+
+
+@pytest.fixture(scope="session")
+def deserted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
+    """Two retries, and nobody at any address: the port is held and not listened at."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        nobody = _Nobody(f"http://127.0.0.1:{held.getsockname()[1]}")
+        yield from _hall(tmp_path_factory.mktemp("deserted"), {side.server: nobody for side in SIDES})
 
 
 @pytest.fixture(params=SIDES, ids=str)

@@ -119,6 +119,15 @@ def test_a_failure_in_a_stream_is_tried_again(hall: Hall, side: Side, fault: str
     mended(hall, side, rule)
 
 
+@pytest.mark.parametrize("side", WIRES, ids=str)
+@streams
+def test_a_connection_that_is_refused_is_tried_again(deserted: Hall, side: Side, stream: bool) -> None:
+    told = deserted.put(side, stream=stream)
+    assert isinstance(told.error, ModelDown)
+    assert (told.error.attempts, told.slept) == (3, [1.0, 2.0])
+    assert told.error.spent == {}, "nobody was asked"
+
+
 @streams
 def test_one_that_never_answers_is_tried_again(hasty: Hall, side: Side, stream: bool) -> None:
     told = hasty.ask(side, {"rules": [{"never": True, "times": 1}], "default": {"reply": WHOLE}}, stream=stream)
