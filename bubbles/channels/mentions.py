@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-IDS = re.compile(r"<@([^\s<>@`]{1,200})>")
+IDS = re.compile(r"<@([^\s<>`]{1,200})>")
 
 _TICKS = re.compile(r"`+")
 _LINE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
@@ -20,7 +20,7 @@ def found(text: str) -> list[str]:
     >>> found("<@7> asks `<@8>`, and <@ou_9> and <@7> answer")
     ['7', 'ou_9']
     """
-    return list(dict.fromkeys(match[1] for words, is_code in _stretches(text) if not is_code for match in IDS.finditer(words)))
+    return list(dict.fromkeys(match[1] for words, is_code in stretches(text) if not is_code for match in IDS.finditer(words)))
 
 
 def replaced(text: str, fn: Callable[[str], str]) -> str:
@@ -29,7 +29,7 @@ def replaced(text: str, fn: Callable[[str], str]) -> str:
     >>> replaced("<@7>: `<@7>`", "@{}".format)
     '@7: `<@7>`'
     """
-    return "".join(words if is_code else IDS.sub(lambda match: fn(match[1]), words) for words, is_code in _stretches(text))
+    return "".join(words if is_code else IDS.sub(lambda match: fn(match[1]), words) for words, is_code in stretches(text))
 
 
 def escaped(text: str) -> str:
@@ -41,7 +41,7 @@ def escaped(text: str) -> str:
     return text.replace("<@", "<\u200b@")
 
 
-def _stretches(text: str) -> Iterator[tuple[str, bool]]:
+def stretches(text: str) -> Iterator[tuple[str, bool]]:
     """`text` in stretches, each with whether it is code: fences, and what stands between as many ticks."""
     words: list[str] = []
     fence = ""

@@ -24,9 +24,9 @@ texts = st.lists(st.sampled_from(BITS), max_size=30).map("".join)
         ("```\n<@7>\n```\n<@8>", ["8"]),
         ("~~~\n<@7>\n```\n<@8>", []),
         ("```not `a fence` <@7>", ["7"]),
-        ("<@> <@a b> <@@x>", []),
+        ("<@> <@a b> <@", []),
         ("<@" + "9" * 201 + ">", []),
-        ("<@user:example.org>", ["user:example.org"]),
+        ("<@@user:example.org> <@1@s.example>", ["@user:example.org", "1@s.example"]),
     ],
 )
 def test_who_is_mentioned(text: str, ids: list[str]) -> None:
