@@ -122,6 +122,28 @@ def test_one_word_larger_than_the_window_is_cut_visibly_and_answered(home: Home)
         assert logged(home, "agentd").count("context_too_long") == 0
 
 
+def test_what_is_no_summary_leaves_an_outline_and_never_its_own_words(home: Home) -> None:
+    faults: list[dict[str, Any]] = [
+        {"reply": " "},
+        {"reply": '{"error": {"message": "overloaded"}}'},
+        {"reply": "word " * 4000},
+        {"calls": [call("exec", command="touch pwned")]},
+        {"status": 400},
+    ]
+    with world(home, {"default": {"reply": "ok"}}) as w:
+        w.start()
+        for n, fault in enumerate(faults):
+            w.fake.play({"rules": [{"when": SUMMARY, **fault}], "default": {"reply": "ok"}})
+            for k in range(4):
+                w.say(f"fact {n}.{k} " + "word " * 100, f"s{n}")
+            assert w.ask("session.compact", session=f"s{n}")["how"] == "outline", fault
+            assert len(asked(w, summaries=True)) == 1, fault
+            assert w.say("go on", f"s{n}").outcome == "replied"
+            assert "this is what was said, in part" in w.fake.seen()["bodies"][-1]["messages"][1]["content"]
+            assert sum("fact" in message["content"] for message in w.history(f"s{n}")) == 4
+            assert not (home.session(f"s{n}") / "work" / "pwned").exists()
+
+
 def test_one_turn_of_three_hundred_calls_ends_with_a_small_window(home: Home) -> None:
     """The provider refuses what is over the window, and never has to; what the model sees of the turn are its words and its newest calls."""
     rounds = [{"when": None, "times": 1, "calls": [call("list_dir", path=f"nowhere/{n}/{k}") for k in range(10)]} for n in range(30)]
