@@ -159,6 +159,7 @@ class Actor:
             self._following.append(spoke)
         else:
             turn.apply(spoke)
+            self.agent.outgoing.tell([spoke], turn.id, "state", {"now": "begin"})
 
     def _known(self, id: str) -> bool:
         return id in self.known or self.session.history.knows(id)
@@ -321,6 +322,8 @@ class Actor:
     async def _run(self) -> None:
         if self._left:
             await self._hand_on_what_is_left()
+        if self.turn is not None and self.turn.resumed_in_a_row:
+            self.agent.outgoing.tell(self.turn.spoken, self.turn.id, "state", {"now": "begin"})
         while self.turn is not None:
             with log.context(session=self.session.key, turn=self.turn.id):
                 await self._step_safely(self.turn)
@@ -404,6 +407,7 @@ class Actor:
             body = ending(turn, self._perform.said, spoke.id, outcome, notice)
             self.agent.outgoing.waiting.end(spoke.id, {**body, "remedy": self._perform.remedy} if self._perform.remedy else body)
         self.agent.outgoing.show(shown, turn.id, "end", {"outcome": outcome})
+        self.agent.outgoing.tell(shown, turn.id, "state", {"now": "end"})
         self._perform.forget()
 
     async def _hand_on(self, left: Left) -> None:
@@ -449,6 +453,7 @@ class Actor:
         turn = self._new_turn(first.id, first.origin)
         for event in [*self._overheard(), *self._following]:
             turn.apply(event)
+        self.agent.outgoing.tell(self._following, turn.id, "state", {"now": "begin"})
         self.turn, self._following = turn, []
 
     def _overheard(self) -> list[Event]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from bubbles import log
 from bubbles.bus.door import Request
 from bubbles.bus.feed import Feed
 from bubbles.kernel.events import UserSpoke
+from bubbles.kernel.turn import last_of_each_address
 from bubbles.messages import Inbound, Outbound, to_dict
 from bubbles.paths import Home
 from bubbles.sessions.commit import Commit
@@ -29,6 +31,10 @@ _REMEMBERED, _REMEMBERED_MOST = 1000, 4_000_000  # ended messages whose outcome 
 def has_queue(spoke: UserSpoke) -> bool:
     """Whether a reply to these words has a queue. To a terminal it stands in history, and whoever waits is told; of a job likewise."""
     return spoke.address.channel not in (TERMINAL, "cron")
+
+
+def _topic(spoke: UserSpoke, kind: str) -> str:
+    return f"{spoke.address.channel}/{spoke.address.chat}/{kind}"
 
 
 class Waiting:
@@ -143,12 +149,20 @@ class Outgoing:
             log.event("message.out", told, message=message.id, **about)
         self._feed.publish(f"out/{message.channel}", {"id": message.id})
 
-    def show(self, spoken: list[UserSpoke], turn: str, kind: str, body: dict[str, Any], *, streamed: bool = True) -> None:
-        """Show progress (`kind`: text, tool, say, retry, turn) to waiting terminals and on the feed."""
+    def show(self, spoken: list[UserSpoke], turn: str, kind: str, body: Any, *, streamed: bool = True, to: Sequence[UserSpoke] = ()) -> None:
+        """Show progress (`kind`: text, tool, say, retry, turn) to waiting terminals, and on the feed to the chats of `to`, else of `spoken`."""
         self.waiting.part([s.id for s in spoken], {kind: body}, streamed=streamed)
-        if spoken:
-            address = spoken[-1].address
-            self._feed.publish(f"{address.channel}/{address.chat}/{kind}", {"turn": turn, "kind": kind, kind: body})
+        self.tell(to or spoken, turn, kind, body)
+
+    def tell(self, words: Sequence[UserSpoke], turn: str, kind: str, body: Any) -> None:
+        """Tell the feed of a turn, once in each place where these words were said."""
+        for spoke in last_of_each_address(words):
+            where = {"thread": spoke.address.thread, "message": spoke.message}
+            self._feed.publish(_topic(spoke, kind), {"turn": turn, "kind": kind, **where, kind: body})
+
+    def streams(self, messages: list[str], words: Sequence[UserSpoke]) -> bool:
+        """Whether somebody wants to see text as it comes: a terminal that waits for one of `messages`, or who listens to a chat of `words`."""
+        return self.waiting.streams(messages) or any(self._feed.wanted(_topic(spoke, "text")) for spoke in words)
 
     def _queue(self, channel: str) -> Queue:
         if channel not in self._queues:

@@ -242,6 +242,6 @@ def test_events_of_the_feed_are_parts_of_the_wait(answers):
     assert seen
     for topic, body in seen:
         kind = topic.removeprefix("cli/s/")
-        assert kind in parts
+        assert kind in {*parts, "state"}
         assert body["kind"] == kind
-        assert set(body) == {"turn", "kind", kind}
+        assert set(body) == {"turn", "kind", "thread", "message", kind}
