@@ -58,6 +58,8 @@ EVENTS = {
     "daemon.warning": "something is odd and goes on",
     "daemon.bug": "an error that has no name, with its traceback",
     "daemon.debug": "detail, with BUBBLES_DEBUG=1 only",
+    "person.asked": "a stranger asks to be let into a channel, and was told a code",
+    "person.paired": "somebody was let into a channel, or is let in no more",
 }
 PRIORITIES = {"emerg": 0, "alert": 1, "crit": 2, "error": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
 

@@ -53,11 +53,12 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who wrote a message. `owner` is set by the channel, from its allow-list and pairings, never from the text."""
+    """Who wrote a message. `owner` is set by the channel, from its allow-list and pairings, never from the text; `bot`: a program, not a person."""
 
     id: str = ""
     name: str = ""
     owner: bool = False
+    bot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def from_dict(cls: type[Message], body: Body) -> Message:
     return cls(**_known(cls, migrate(body, VERSION, MIGRATIONS, "a message"), ""))
 
 
-_TYPES: dict[str, type[Any]] = {"version": int, "size": int, **dict.fromkeys(("is_group", "mentioned", "wakes", "owner"), bool)}
+_TYPES: dict[str, type[Any]] = {"version": int, "size": int, **dict.fromkeys(("is_group", "mentioned", "wakes", "owner", "bot"), bool)}
 _SIZE_MOST = 2**63 - 1
 
 

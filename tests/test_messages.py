@@ -103,7 +103,7 @@ good = st.fixed_dictionaries(
     {"id": st.text(), "at": st.floats(0, messages.LATEST) | st.sampled_from([0, messages.LATEST]), "channel": st.text(), "chat": st.text()},
     optional={
         "text": st.text(),
-        "sender": st.fixed_dictionaries({}, optional={"id": st.text(), "name": st.text(), "owner": st.booleans()}),
+        "sender": st.fixed_dictionaries({}, optional={"id": st.text(), "name": st.text(), "owner": st.booleans(), "bot": st.booleans()}),
         "media": st.lists(files, max_size=2),
     },
 )

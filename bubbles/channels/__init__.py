@@ -4,6 +4,8 @@
     frame.py      what is done for all of them              delivery.py   one message, from its queue to its end
     inbound.py    from the platform to the spool            receipts.py   what is known of each send, on disk
     link.py       the connection, and its end               liveness.py   whether the platform is still there
+    gate.py       who is heard, and who is let in           policy.py     by which rules
+    pairing.py    who was let in, on disk                   texts.py      what a channel itself says
 
 `CHANNELS` names where each platform's class is found, so that listing them loads none of them. A channel is made with its section of the
 configuration (config/channels.py) alone.

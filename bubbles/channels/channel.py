@@ -34,7 +34,15 @@ class Take(Protocol):
     """What `listen` is given."""
 
     async def __call__(self, inbound: Inbound) -> None:
-        """Store a message. When this returns it survives whatever comes, and may be confirmed upstream; what it raises, `listen` raises."""
+        """Store a message. When this returns it survives whatever comes, and may be confirmed upstream; what it raises, `listen` raises.
+
+        Who may speak is decided here: give it every message of a person or of another bot (never your own), as the platform says it is.
+        `sender.owner` is not yours to say. `mentioned`: the bot itself, by name, reply or command; never all. For an edit, `at` is when its
+        original was written.
+        """
+
+    def wants(self, inbound: Inbound) -> bool:
+        """Whether a message would be stored, asked before its files are fetched: a stranger's are not."""
 
     def alive(self) -> None:
         """The platform has just proved that it hears us: a poll came back, a pong, a frame of any kind. Taking a message says so too."""

@@ -1,7 +1,6 @@
 """What is done for every platform: lock and door, the two queues, the connection, and the daemon's life.
 
-It does not know a platform: that is a Channel (channel.py). Whoever may speak, how a mention is found and where media lie is not decided here yet:
-a message is what the channel says it is.
+It does not know a platform: that is a Channel (channel.py). Who may speak is decided at the gate (gate.py), by the rules that `run` is given.
 """
 
 from __future__ import annotations
@@ -10,18 +9,22 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Coroutine
+from dataclasses import asdict
 from typing import Any
 
 from bubbles import __version__, log
 from bubbles.bus.caller import Caller
-from bubbles.bus.door import Door, Request
+from bubbles.bus.door import Door, Op, Request
 from bubbles.bus.follower import CONNECTED, follow
 from bubbles.channels.channel import Channel
 from bubbles.channels.delivery import Desk
+from bubbles.channels.gate import Gate
 from bubbles.channels.inbound import Inlet
 from bubbles.channels.link import Link
 from bubbles.channels.liveness import Liveness
 from bubbles.channels.outbound import Outlet
+from bubbles.channels.pairing import Book
+from bubbles.channels.policy import Rules
 from bubbles.channels.progress import Progress
 from bubbles.channels.receipts import Receipts
 from bubbles.channels.settings import Settings
@@ -29,21 +32,25 @@ from bubbles.daemon import Daemon
 from bubbles.errors import OK, TEMPFAIL, DataError, NotNow, TryAgain
 from bubbles.spool import Queue
 
+_WHO_S = 20.0
 _DUTIES_S, _CLOSE_S = 3.0, 1.0  # with Settings.stop_s, less than a daemon has for its end
 
+_OPEN = 'allow_from has "*" in it, or dm.policy is open'
 
-async def run(daemon: Daemon, channel: Channel, settings: Settings | None = None) -> None:
-    """Be the daemon of `channel` until it is told to stop; with `--once`, until what waits and can be sent is sent.
+
+async def run(daemon: Daemon, channel: Channel, settings: Settings | None = None, rules: Rules | None = None) -> None:
+    """Be the daemon of `channel` until it is told to stop; with `--once`, until what waits and can be sent is sent. Without `rules`, nobody
+    is heard but those who have been paired.
 
     Raises Misconfigured where the platform rejects the credentials, TryAgain where only a new process may help.
     """
-    await Frame(daemon, channel, settings or Settings()).serve()
+    await Frame(daemon, channel, settings or Settings(), rules or Rules(pairs=channel.pairs)).serve()
 
 
 class Frame:
     """One channel's daemon, put together."""
 
-    def __init__(self, daemon: Daemon, channel: Channel, settings: Settings) -> None:
+    def __init__(self, daemon: Daemon, channel: Channel, settings: Settings, rules: Rules) -> None:
         home, name = daemon.home, channel.name
         self.daemon, self.channel, self._settings = daemon, channel, settings
         self._agentd = Caller(home, "agentd")
@@ -51,15 +58,19 @@ class Frame:
         self.desk = Desk(channel, self._out, Receipts(self._out.path), settings)
         self.outlet = Outlet(self.desk, once=daemon.once)
         self.liveness = Liveness(channel.stale_s, asyncio.get_running_loop().time)
-        self.inlet = Inlet(self._in, self.liveness, self._agentd.ring)
+        self._book = Book(home, name)
+        self.gate = Gate(name, rules, self._book, self._out, self.outlet.ring)
+        self.inlet = Inlet(self._in, self.gate, home.media(name), self.liveness, self._agentd.ring)
         self.link = Link(channel, self.inlet, self.liveness, settings, on_up=self._up, told=self._told)
         self._was_up = asyncio.Event()
         self._is_ready = False
         self._progress = Progress(channel)
-        self._door = Door(daemon.name, home, {"status": self._status, "members.find": self._find}, on_ring=self.outlet.retry)
+        self._door = Door(daemon.name, home, self._ops(), on_ring=self.outlet.retry)
 
     async def serve(self) -> None:
         await self._door.open()
+        if self.gate.rules.everybody or self.gate.rules.direct == "open":
+            log.event("daemon.warning", f"everybody may speak to {self.channel.name}: {_OPEN}", priority="warning", channel=self.channel.name)
         try:
             self._in.prepare()
             self._out.prepare()
@@ -137,6 +148,16 @@ class Frame:
 
     # At the door.
 
+    def _ops(self) -> dict[str, Op]:
+        return {
+            "status": self._status,
+            "who": self._who,
+            "members.find": self._find,
+            "people": self._people,
+            "pair": self._pair,
+            "unpair": self._unpair,
+        }
+
     async def _status(self, request: Request) -> dict[str, Any]:
         return {
             "name": self.channel.name,
@@ -153,7 +174,36 @@ class Frame:
             "chats": self.outlet.chats,
             "sending": self.desk.sending,
             "keyed": self.channel.keyed,
+            "policy": self.gate.rules.told(),
+            "dropped": self.gate.dropped,
         }
+
+    async def _who(self, request: Request) -> dict[str, Any]:
+        """Who the bot is, for whoever asks whether the credentials are good; "" where the platform does not say."""
+        if self.link.state != "up":
+            raise TryAgain(f"{self.channel.name} is not connected: {self.link.why or 'it has not answered yet'}", remedy="bubbles channels status")
+        async with asyncio.timeout(_WHO_S):
+            return {"who": await self.channel.who()}
+
+    async def _people(self, request: Request) -> dict[str, Any]:
+        return {"people": [asdict(person) for person in self._book.people.values()]}
+
+    async def _pair(self, request: Request) -> dict[str, Any]:
+        """`code`; `owner` true, false, or null: as the owner where the channel has none yet. `person` is null where it is nobody's code."""
+        code, owner = request.body.get("code"), request.body.get("owner")
+        if not isinstance(code, str) or not (owner is None or isinstance(owner, bool)):
+            raise DataError("pair wants a 'code' that is text, and an 'owner' that is true, false or null")
+        person = self.gate.let_in(code, owner)
+        return {"person": asdict(person) if person else None}
+
+    async def _unpair(self, request: Request) -> dict[str, Any]:
+        id = request.body.get("id")
+        if not isinstance(id, str):
+            raise DataError("unpair wants an 'id' that is text")
+        person = self._book.put_out(id)
+        if person is not None:
+            log.event("person.paired", f"{person.name or id} is let into {self.channel.name} no more", channel=self.channel.name, person=id)
+        return {"person": asdict(person) if person else None}
 
     async def _find(self, request: Request) -> dict[str, Any]:
         chat, query = request.body.get("chat"), request.body.get("query", "")

@@ -5,11 +5,11 @@ It imports no platform's SDK, so that a setting can be checked without one.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
-from bubbles.config.section import ApiKey, Name, Promised, Secret, Section, Url, not_yet
+from bubbles.config.section import ApiKey, Name, Promised, Secret, Section, Url, not_yet, plain
 from bubbles.errors import DataError
 from bubbles.messages import Address
 
@@ -29,13 +29,39 @@ def _people(value: dict[str, list[str]]) -> dict[str, list[str]]:
     return value
 
 
+def _named(value: list[str]) -> list[str]:
+    ids = [text.strip() for text in value]
+    if "" in ids:
+        raise ValueError("ids, none of them empty")
+    return ids
+
+
+def _owners(value: list[str]) -> list[str]:
+    if "*" in (ids := _named(value)):
+        raise ValueError('ids of your own; "*" would give everybody what is yours')
+    return ids
+
+
+def _lower(value: list[str]) -> list[str]:
+    return [text.lower() for text in value]
+
+
+Owners = Annotated[list[str], AfterValidator(_owners)]
+Ids = Annotated[list[str], AfterValidator(_named)]
+
+
 class Platform(Promised):
-    """What every platform has. An empty `allow_from` lets in nobody but those who have been paired."""
+    """What every platform has. An empty `allow_from` lets in nobody but the owner and those who have been paired.
+
+    `needs`: the settings without which it cannot log in.
+    """
 
     not_built = "this channel"
+    needs: ClassVar[tuple[str, ...]] = ()
 
     enabled: StrictBool = False
-    allow_from: list[str] = Field(default_factory=list)  # ids of people, as the platform writes them; "*": everybody
+    owners: Owners = Field(default_factory=list)  # your own ids there, as the platform writes them
+    allow_from: Ids = Field(default_factory=list)  # ids of guests; "*": everybody
     targets: list[str] = Field(default_factory=list)  # chats that the assistant may write to unasked
     on_uncertain: Literal["resend", "hold"] = "resend"  # what becomes of a message whose sending was begun and never confirmed
 
@@ -44,11 +70,14 @@ class Grouped(Platform):
     """A platform with groups."""
 
     group_policy: GroupPolicy = "mention"
-    group_allow_from: list[str] = Field(default_factory=list)
+    group_allow_from: Ids = Field(default_factory=list)  # groups in which everybody may speak
+    overhear: StrictBool = False  # keep what is said in a group to others as context; it is never answered
 
 
 class DingTalk(Grouped):
     """DingTalk, by its stream mode."""
+
+    needs = ("client_id", "client_secret")
 
     client_id: str = ""
     client_secret: ApiKey = Secret("")
@@ -57,12 +86,18 @@ class DingTalk(Grouped):
 class Discord(Grouped):
     """Discord, by its gateway."""
 
+    needs = ("token",)
+
     token: ApiKey = Secret("")
 
 
 class Email(Platform):
     """E-mail: IMAP in, SMTP out."""
 
+    needs = ("imap_host", "imap_username", "imap_password", "smtp_host")
+
+    owners: Annotated[Owners, AfterValidator(_lower)] = Field(default_factory=list)  # addresses; their case says nothing
+    allow_from: Annotated[Ids, AfterValidator(_lower)] = Field(default_factory=list)
     imap_host: Name = ""
     imap_port: Port = 993
     imap_security: Literal["tls", "starttls", "none"] = "tls"
@@ -83,6 +118,8 @@ class Email(Platform):
 class Feishu(Grouped):
     """Feishu or Lark, by its long connection."""
 
+    needs = ("app_id", "app_secret")
+
     app_id: Name = ""
     app_secret: ApiKey = Secret("")
     domain: Literal["feishu", "lark"] = "feishu"
@@ -90,6 +127,8 @@ class Feishu(Grouped):
 
 class Matrix(Grouped):
     """Matrix, encrypted rooms included."""
+
+    needs = ("homeserver", "user_id", "access_token")
 
     homeserver: Url = ""
     user_id: Name = ""
@@ -107,6 +146,8 @@ class Mention(Section):
 class Mochat(Platform):
     """Mochat."""
 
+    needs = ("base_url", "claw_token")
+
     base_url: Url = ""
     claw_token: ApiKey = Secret("")
     agent_user_id: Name = ""
@@ -117,6 +158,8 @@ class Mochat(Platform):
 
 class QQ(Platform):
     """QQ, by its official bot gateway."""
+
+    needs = ("app_id", "secret")
 
     app_id: Name = ""
     secret: ApiKey = Secret("")
@@ -131,6 +174,8 @@ class DirectMessages(Section):
 class Slack(Grouped):
     """Slack, by socket mode."""
 
+    needs = ("bot_token", "app_token")
+
     bot_token: ApiKey = Secret("")
     app_token: ApiKey = Secret("")
     dm: DirectMessages = Field(default_factory=DirectMessages)
@@ -138,6 +183,8 @@ class Slack(Grouped):
 
 class Telegram(Grouped):
     """Telegram, by its bot API."""
+
+    needs = ("token",)
 
     token: ApiKey = Secret("")
     proxy: ApiKey = Secret("")  # http:// or socks5://; may hold a password
@@ -176,3 +223,8 @@ class Channels(Section):
     telegram: Telegram = Field(default_factory=Telegram)
     wechat: WeChat = Field(default_factory=WeChat)
     whatsapp: WhatsApp = Field(default_factory=WhatsApp)
+
+
+def missing(section: Platform) -> list[str]:
+    """The settings that a platform needs to log in, and that are empty."""
+    return [name for name in section.needs if not plain(getattr(section, name))]

@@ -40,11 +40,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 async def serve(daemon: Daemon) -> None:
     """Be the channel's daemon until told to stop."""
     from bubbles.channels.frame import run as be  # a channel that is none has no use for it
+    from bubbles.channels.policy import Rules
     from bubbles.channels.settings import Settings
 
     name = daemon.args[0]
     channel, section = built(daemon.home, name)
-    await be(daemon, channel, Settings(on_uncertain=section.on_uncertain))
+    await be(daemon, channel, Settings(on_uncertain=section.on_uncertain), Rules.of(section, pairs=channel.pairs))
 
 
 def built(home: Home, name: str) -> tuple[Channel, Platform]:

@@ -259,10 +259,10 @@ def test_a_group_knows_its_members_and_sees_that_somebody_is_at_work(chain: Chai
     chain.world.start()
     chain.run(*FAST, "--shows")
     for sent in range(1, 20):  # what is shown on the way may be missed, above all right after a start
-        chain.fake.say("hi", chat="g", is_group=True, mentioned=True, sender={"id": "8", "name": "小明", "owner": False})
+        chain.fake.say("hi", chat="g", is_group=True, mentioned=True, sender={"id": "8", "name": "小明"})
         chain.until_sent(sent)
         if chain.fake.shown():
             break
     assert {one["chat"] for one in chain.fake.shown()} == {"g"}
     body = Queue(chain.inbound.path).list("done")
-    assert next(iter(body)).body["sender"] == {"id": "8", "name": "小明", "owner": False}
+    assert next(iter(body)).body["sender"] == {"id": "8", "name": "小明", "owner": False, "bot": False}

@@ -17,6 +17,7 @@ from bubbles import __version__, starter
 from bubbles.bus import is_running
 from bubbles.bus.dial import Dial
 from bubbles.channels.channel import Channel
+from bubbles.channels.policy import Rules
 from bubbles.errors import DataError, Misconfigured, TryAgain
 from bubbles.messages import Outbound, to_dict
 from bubbles.paths import Home
@@ -77,7 +78,7 @@ def test_what_it_answers_at_its_door(home: Home) -> None:
     with quiet(home) as started:
         expected = {"name": "test", "pid": started.pid, "version": __version__, "state": "up", "why": "", "keyed": False}
         silence = {"silent_s": None, "stale_s": Channel.stale_s, "rebuilds": 0, "last_in": None, "last_out": None}
-        assert asked(home, "status") == {**expected, **silence, "waiting": 0, "chats": 0, "sending": 0}
+        assert asked(home, "status") == {**expected, **silence, "waiting": 0, "chats": 0, "sending": 0, "dropped": 0, "policy": Rules().told()}
         assert asked(home, "members.find", chat="42", query="ann") == {"members": []}
         with pytest.raises(DataError):
             asked(home, "members.find", chat=42)
@@ -119,5 +120,6 @@ def test_a_library_that_will_not_end_does_not_keep_it(home: Home) -> None:
 def test_it_loads_no_more_than_a_daemon_needs(home: Home) -> None:
     code = "import sys, bubbles.channels.frame as f; print(*sorted({n.split('.')[0] for n in sys.modules} - set(sys.stdlib_module_names)))"
     found = subprocess.run([sys.executable, "-P", "-c", code], cwd=_ROOT, capture_output=True, text=True, check=True)
+    settings = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}  # which a channel reads in any case
     ours_and_pythons = {"__main__", "bubbles", "_distutils_hack", "cython_runtime", "_cython_3_0_11"}
-    assert {name for name in found.stdout.split() if not name.startswith(("_", "cython"))} - ours_and_pythons <= {"zmq", "sdnotify"}
+    assert {name for name in found.stdout.split() if not name.startswith(("_", "cython"))} - ours_and_pythons <= {"zmq", "sdnotify", *settings}

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bubbles.channels.gate import Gate
 from bubbles.channels.inbound import Inlet
 from bubbles.channels.liveness import Liveness
+from bubbles.channels.pairing import Book
+from bubbles.channels.policy import Rules
 from bubbles.errors import TryAgain
-from bubbles.messages import Inbound, Sender, from_dict
+from bubbles.messages import Inbound, Media, Sender, from_dict
+from bubbles.paths import Home
 from bubbles.spool import Queue
 from tests.spool.disks import Dying, Killed, Recording, Refusing
 
@@ -21,12 +25,14 @@ SAID = Inbound(id="test-7", at=1.0, channel="test", chat="42", text="你好 \0 \
 class Way:
     """An inlet with its queue; `rings` counts."""
 
-    def __init__(self, path: Path, disk: object = None) -> None:
+    def __init__(self, path: Path, disk: object = None, rules: Rules = Rules(owners=frozenset({"7"}))) -> None:  # noqa: B008
         self.queue = Queue(path / "inbound" / "test", **({"disk": disk} if disk else {}))  # type: ignore[arg-type]
         self.rings = 0
         self.liveness = Liveness(60, lambda: 5.0)
         self.now = 100.0
-        self.take = Inlet(self.queue, self.liveness, self._ring, lambda: self.now)
+        self.media = path / "media"
+        gate = Gate("test", rules, Book(Home(path), "test"), Queue(path / "outbound" / "test"), lambda: None)
+        self.take = Inlet(self.queue, gate, self.media, self.liveness, self._ring, lambda: self.now)
 
     def _ring(self) -> None:
         self.rings += 1
@@ -86,3 +92,16 @@ def test_killed_at_any_call_it_is_there_or_was_not_taken(tmp_path: Path) -> None
         else:
             break
     assert n > 8
+
+
+def test_what_came_with_a_message_that_is_not_taken_goes_with_it_and_nothing_else_does(tmp_path: Path) -> None:
+    way = Way(tmp_path, rules=Rules())
+    way.media.mkdir()
+    inside, outside = way.media / "a.png", tmp_path / "b.png"
+    for path in (inside, outside):
+        path.write_bytes(b"x")
+    said = Inbound("test-8", 1.0, "test", "42", media=(Media(str(inside)), Media(str(way.media / ".." / "b.png"))), sender=Sender("9"))
+    assert not way.take.wants(said)
+    way(said)
+    assert (inside.exists(), outside.exists()) == (False, True)
+    assert (list(way.queue.list("new")), way.rings) == ([], 0)

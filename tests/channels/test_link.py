@@ -69,6 +69,9 @@ class Taken:
     def __init__(self, liveness: Liveness) -> None:
         self.alive = liveness.proved
 
+    def wants(self, inbound: Inbound) -> bool:
+        return True
+
     async def __call__(self, inbound: Inbound) -> None:
         self.alive()
 

@@ -20,6 +20,7 @@ import httpx
 from bubbles import daemon
 from bubbles.channels.channel import Channel, Part, Take, Unconfirmed
 from bubbles.channels.frame import run
+from bubbles.channels.policy import Rules
 from bubbles.channels.settings import Settings
 from bubbles.daemon import Daemon
 from bubbles.errors import Misconfigured, NotEver, NotNow
@@ -59,13 +60,14 @@ class TestChannel(Channel):
     def _inbound(self, update: dict[str, Any]) -> Inbound:
         return Inbound(
             id=f"{self.name}-{update['id']}",
-            at=time.time(),
+            at=update["at"],
             channel=self.name,
             chat=update["chat"],
             text=update["text"],
             message=update["message"],
             is_group=update["is_group"],
             mentioned=update["mentioned"],
+            edit_of=update["edit_of"],
             sender=Sender(**update["sender"]),
         )
 
@@ -76,6 +78,9 @@ class TestChannel(Channel):
     async def deliver(self, message: Outbound, part: Part) -> str:
         body = {"chat": message.chat, "text": part.text, "reply_to": message.reply_to, "key": part.key}
         return str((await self._ask("/send", body=body))["id"])
+
+    async def who(self) -> str:
+        return str((await self._ask("/me"))["id"])
 
     async def show(self, topic: str, event: dict[str, Any]) -> None:
         chat, _, kind = topic.removeprefix(f"{self.name}/").rpartition("/")
@@ -126,13 +131,28 @@ def main() -> NoReturn:
     parser.add_argument("--stale-s", type=float, default=120.0)
     parser.add_argument("--poll-s", type=float, default=30.0)
     parser.add_argument("--timeout-s", type=float, default=10.0, help="of a request")
+    parser.add_argument("--owner", action="append", default=[], help="an id of the owner; without one, the person of these tests is it")
+    parser.add_argument("--allow-from", action="append", default=[])
+    parser.add_argument("--strict", action="store_true", help="let in nobody but those; else everybody")
+    parser.add_argument("--group-policy", default="open", choices=["mention", "open", "allowlist"])
+    parser.add_argument("--group", action="append", default=[], help="a group in which everybody may speak")
+    parser.add_argument("--overhear", action="store_true")
     own, rest = parser.parse_known_args()
     settings = Settings(on_uncertain=own.on_uncertain, pace=own.pace, first_s=own.pace, longest_s=60 * own.pace)
+
+    rules = Rules(
+        owners=frozenset(own.owner or ([] if own.strict else ["7", "me"])),
+        guests=frozenset(own.allow_from),
+        everybody=not own.strict,
+        group_policy=own.group_policy,
+        groups=frozenset(own.group),
+        overhear=own.overhear,
+    )
 
     async def serve(self: Daemon) -> None:
         times = {"stale_s": own.stale_s, "poll_s": own.poll_s, "timeout_s": own.timeout_s}
         channel = TestChannel(self.args[0], own.url, keyed=own.keyed, most=own.most, shows=own.shows, **times)
-        await run(self, channel, settings)
+        await run(self, channel, settings, rules)
 
     daemon.main("channel", serve, rest, about=__doc__ or "", takes="NAME")
 

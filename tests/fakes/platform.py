@@ -5,8 +5,9 @@
 It prints its URL, then the URL of its controls on a second line. HTTP, JSON both ways. For bots:
 
     POST /me       {}                                  → {"id": "bot"}; a channel logs in with it
-    POST /poll     {"offset": n, "timeout_s": t}       → {"updates": [{"id", "chat", "sender", "text", "is_group", "mentioned", "message"}]}, with
-                   "sender" {"id", "name", "owner"}; it waits up to t seconds for the first one; asking with an offset confirms all lower ids for ever
+    POST /poll     {"offset": n, "timeout_s": t}       → {"updates": [{"id", "chat", "sender", "text", "is_group", "mentioned", "all", "message",
+                   "edit_of", "at"}]}, with "sender" {"id", "name", "bot"}, and "all": it has @all in it; it waits up to t seconds for the first
+                   one; asking with an offset confirms all lower ids for ever
     POST /send     {"chat", "text", "reply_to", "key"} → {"id"}; where it is keyed, a known key gets the same id and shows nothing new
     POST /members  {"chat", "query"}                   → {"members": [{"id", "name"}]} of those who have written there
     POST /show     {"chat", "kind"}                    → {}; something like "is typing"
@@ -256,8 +257,9 @@ class Platform:
 
     async def say(self, asked: Body) -> Body:
         id = len(self.book.said) + 1
-        sender = {"id": "7", "name": "Ann", "owner": True, **asked.pop("sender", {})}
-        usual = {"chat": "42", "text": "", "is_group": False, "mentioned": False, "message": f"m{id}"}
+        sender = {"id": "7", "name": "Ann", "bot": False, **asked.pop("sender", {})}
+        usual = {"chat": "42", "text": "", "is_group": False, "mentioned": False, "message": f"m{id}", "edit_of": "", "at": time.time()}
+        usual["all"] = "@all" in asked.get("text", "")  # told to a bot as to everybody
         self.book.note({"said": {**usual, **asked, "id": id, "sender": sender}})
         self.changed.set()
         return {"id": id}

@@ -47,10 +47,10 @@ def test_what_is_confirmed_is_not_given_again(fake: FakePlatform) -> None:
 
 
 def test_an_update_says_who_wrote_what_where(fake: FakePlatform) -> None:
-    fake.say("hi", chat="g", is_group=True, sender={"name": "Bo", "owner": False})
+    fake.say("hi @all", chat="g", is_group=True, sender={"name": "Bo", "bot": True}, edit_of="m0", at=7.5)
     _, found = asked(fake, "/poll", offset=0)
-    sender = {"id": "7", "name": "Bo", "owner": False}
-    assert found["updates"] == [{"id": 1, "chat": "g", "sender": sender, "text": "hi", "is_group": True, "mentioned": False, "message": "m1"}]
+    told = {"id": 1, "chat": "g", "sender": {"id": "7", "name": "Bo", "bot": True}, "text": "hi @all", "is_group": True, "mentioned": False}
+    assert found["updates"] == [{**told, "message": "m1", "edit_of": "m0", "at": 7.5, "all": True}]
     assert asked(fake, "/members", chat="g", query="b") == (200, {"members": [{"id": "7", "name": "Bo"}]})
 
 
