@@ -3,8 +3,9 @@
 It may be run again at any time. Where there is a configuration it asks whether to refresh it (keep every value, add
 what is new) or to overwrite it with the defaults, and keeps a dated copy of the old file. Sessions are never touched.
 The model may be a server that runs on this machine (Ollama, vLLM and llama.cpp are looked for), a vendor's or a gateway's
-(Anthropic, OpenAI, Gemini, OpenRouter, …) by your key, any other endpoint that speaks OpenAI's protocol, or a small one
-that Bubbles fetches and runs itself. A key that lies in a variable such as ANTHROPIC_API_KEY is taken only when you say so.
+(Anthropic, OpenAI, Gemini, OpenRouter, …) by your key, one of a subscription that you sign in to (bubbles provider), any
+other endpoint that speaks OpenAI's protocol, or a small one that Bubbles fetches and runs itself. A key that lies in a
+variable such as ANTHROPIC_API_KEY is taken only when you say so.
 To see whether the model answers it is asked for one word, which may cost a fraction of a cent; --no-test does not ask.
 
 Whether each command can have a jail of its own is tried with a real one. Where it holds, the sandbox bwrap is written,
@@ -56,10 +57,10 @@ from bubbles.programs.page import program
 from bubbles.programs.plan import Plan, held
 from bubbles.programs.sandboxing import choice
 from bubbles.programs.sandboxing.choice import Choice
-from bubbles.providers import OAUTH, REGISTRY
+from bubbles.providers import REGISTRY
 from bubbles.systemd import UserManager
 
-BUILT = tuple(name for name, entry in REGISTRY.items() if entry.implementation and entry.category != OAUTH)
+BUILT = tuple(REGISTRY)
 
 
 @program("onboard", __doc__)

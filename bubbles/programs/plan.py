@@ -18,7 +18,7 @@ from bubbles.errors import Misconfigured, TryAgain
 from bubbles.paths import Home
 from bubbles.programs import trial, weights
 from bubbles.programs.models import Progress, spelled, suited
-from bubbles.providers import EMBEDDED
+from bubbles.providers import EMBEDDED, OAUTH, REGISTRY
 
 Changes = dict[config.Key, Any]
 _DONE = {"new": "made", "refresh": "refreshed; your values are kept", "overwrite": "overwritten with the defaults"}
@@ -133,6 +133,8 @@ def _endpoint(settings: config.Settings, wish: Wish) -> Changes:
             changes |= {("providers", wish.provider, name): value for name, value in (("base_url", wish.base_url), ("api_key", ""), ("headers", {}))}
         if wish.api_key:
             changes["providers", wish.provider, "api_key"] = wish.api_key
+    if wish.provider and REGISTRY[wish.provider].category == OAUTH:  # nobody is led to it by a model's name
+        return changes | {("agents", "defaults", name): value for name, value in (("model", wish.model), ("provider", wish.provider)) if value}
     return changes | (_default(wish.provider, wish.model) if wish.model else {})
 
 

@@ -84,11 +84,7 @@ def login(how: str | None, entry: Entry) -> int:
     home.prepare()
     if how == "browser" and entry.name != "openai_codex":
         raise Usage(f"{entry.title} is signed in to by a code", remedy=f"bubbles provider login {_typed(entry)}")
-    found = _signed_in(entry, _issuer(home, entry), how)
-    path = tokens.path(home, entry.name)
-    with tokens.locked(path):
-        tokens.write(path, found)
-    click.echo(f"Signed in to {entry.title}{_as(found)}.")
+    sign_in(home, entry, how)
     if config.load(home, "agents").agents.defaults.provider not in (entry.name, _typed(entry)):
         click.echo(f"It is asked where you choose it: agents.defaults.provider in {home.config}, or /config provider {entry.name} in a chat")
     return OK
@@ -136,6 +132,15 @@ def status(as_json: bool, entry: Entry | None) -> int:
 
 
 # -- signing in ------------------------------------------------------------------------------------
+
+
+def sign_in(home: Home, entry: Entry, how: str | None = None) -> None:
+    """Have a person sign in, and keep what comes of it. Raises Misconfigured, TryAgain: nothing was kept."""
+    found = _signed_in(entry, _issuer(home, entry), how)
+    path = tokens.path(home, entry.name)
+    with tokens.locked(path):
+        tokens.write(path, found)
+    click.echo(f"Signed in to {entry.title}{_as(found)}.")
 
 
 def _issuer(home: Home, entry: Entry) -> Issuer:

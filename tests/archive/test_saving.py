@@ -51,6 +51,7 @@ def full(home: Home) -> Home:
     file(home.jobs, json.dumps({"version": 1, "jobs": []}))
     file(home.chats, "{}")
     file(home.root / "channels" / "telegram" / "session")
+    file(home.tokens / "x.json")
     file(home.models / "small.gguf", "weights")
     file(home.log / "agentd.log", "…")
     file(home.run / "alerts.json")
@@ -107,8 +108,12 @@ def test_everybody_else_is_kept_out_of_it(full: Home, tmp_path: Path) -> None:
     ("without", "gone", "there"),
     [
         ((), set(), {"models/small.gguf", "log/agentd.log", "config.json"}),
-        (("models", "logs"), {"models/small.gguf", "log/agentd.log"}, {"config.json", "channels/telegram/session"}),
-        (("keys",), {"config.json", "config.json.2026-01-01", "channels/telegram/session", "session_homes/busy/.gitconfig"}, {"chats.json"}),
+        (("models", "logs"), {"models/small.gguf", "log/agentd.log"}, {"config.json", "channels/telegram/session", "tokens/x.json"}),
+        (
+            ("keys",),
+            {"config.json", "config.json.2026-01-01", "channels/telegram/session", "session_homes/busy/.gitconfig", "tokens/x.json"},
+            {"chats.json"},
+        ),
     ],
 )
 def test_what_is_left_out(full: Home, tmp_path: Path, without: tuple[str, ...], gone: set[str], there: set[str]) -> None:

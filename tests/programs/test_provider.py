@@ -292,3 +292,24 @@ def test_what_a_browser_brings_is_held_against_its_login() -> None:
     assert one.state != other.state
     assert one.verifier not in one.address + repr(one)
     assert re.search(r"code_challenge_method=S256", one.address)
+
+
+# -- at onboarding -------------------------------------------------------------------------------------
+
+
+@each
+def test_it_is_set_up_by_choice_once_somebody_is_signed_in(set_up: Home, servers: dict[str, FakeModel], name: str) -> None:
+    play(servers[name])
+    argv = ("onboard", "--yes", "--provider", name.replace("-", "_"), "--sandbox", "local")
+    refused = bubbles(*argv, "--model", "gpt-5")
+    assert refused.returncode == 64
+    assert f"bubbles provider login {name}" in refused.stderr
+    assert bubbles("provider", "login", name).returncode == 0
+    assert bubbles(*argv).returncode == 64, "which model?"
+    done = bubbles(*argv, "--model", "gpt-5")
+    assert (done.returncode, "It answers: ok" in done.stdout) == (0, True), done.stderr
+    defaults = json.loads(set_up.config.read_text())["agents"]["defaults"]
+    assert (defaults["model"], defaults["provider"]) == ("gpt-5", name.replace("-", "_"))
+    route = json.loads(bubbles("models", "route", "--json").stdout)
+    assert (route["provider"], route["set_up"]) == (name.replace("-", "_"), True)
+    assert bubbles("models", "test").returncode == 0

@@ -203,21 +203,26 @@ def test_cron_has_its_own_and_no_network(inside: Inside) -> None:
 
 def test_modeld_has_its_models_to_read_and_no_queue(inside: Inside) -> None:
     inside.person.write(".bubbles/models/m.gguf", "GGUF\n")
+    inside.person.write(".bubbles/tokens/x.json", "login\n")
     bubbles = inside.bubbles
     found = inside.ask(MODELD, {
         "read": ["read", str(bubbles / "models/m.gguf")], "write": ["write", str(bubbles / "models/x")], "spool": ["list_", str(bubbles / "spool")],
         "cron": ["list_", str(bubbles / "cron")], "channels": ["list_", str(bubbles / "channels")],
+        "login": ["read", str(bubbles / "tokens/x.json")], "renewed": ["write", str(bubbles / "tokens/y")],
     })  # fmt: skip
+    assert (found.pop("login"), found.pop("renewed")) == ("login", "yes")
     assert found == {"read": "GGUF", "write": "EROFS", "spool": "ENOENT", "cron": "ENOENT", "channels": "ENOENT"}
 
 
 def test_tidy_sees_the_home_and_neither_keys_nor_what_commands_keep(inside: Inside) -> None:
+    inside.person.write(".bubbles/tokens/x.json", "login\n")
     bubbles = inside.bubbles
     found = inside.ask(TIDY, {
         "session": ["read", str(bubbles / "sessions/s/session.jsonl")], "delete": ["write", str(bubbles / "sessions/s/x")],
         "keys": ["read", str(bubbles / "config.json")], "homes": ["list_", str(bubbles / "session_homes/s")],
+        "logins": ["list_", str(bubbles / "tokens")],
     })  # fmt: skip
-    assert found == {"session": "secret", "delete": "yes", "keys": "EACCES", "homes": "EACCES"}
+    assert found == {"session": "secret", "delete": "yes", "keys": "EACCES", "homes": "EACCES", "logins": "EACCES"}
 
 
 @pytest.mark.skipif(version() != 252, reason="the page has the numbers of 252")

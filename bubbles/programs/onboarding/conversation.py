@@ -14,10 +14,12 @@ from bubbles.errors import BubblesError, Misconfigured
 from bubbles.paths import Home
 from bubbles.programs import servers, weights
 from bubbles.programs.modelling import keys
+from bubbles.programs.modelling.listing import SIGNED_IN
 from bubbles.programs.onboarding.trying import about, ready, try_out
 from bubbles.programs.onboarding.wishes import SHOWN
 from bubbles.programs.plan import Plan, Wish
-from bubbles.providers import EMBEDDED, REGISTRY, catalogue
+from bubbles.programs.provider import sign_in
+from bubbles.providers import EMBEDDED, REGISTRY, catalogue, tokens
 from bubbles.providers.route import route
 
 _VENDOR = Wish("?")  # which is asked next
@@ -51,6 +53,10 @@ def _asked(plan: Plan, wish: Wish) -> Wish:
         wish = _chosen(plan.home, settings)
     if not wish.provider or wish.provider == EMBEDDED:
         return wish
+    if wish.provider in SIGNED_IN:
+        if not tokens.path(plan.home, wish.provider).exists():
+            sign_in(plan.home, REGISTRY[wish.provider])
+        return wish
     section = getattr(settings.providers, wish.provider)
     if wish.provider in keys.KEYED:
         return replace(wish, api_key=wish.api_key or _asked_vendors_key(wish.provider, bool(section.api_key.get_secret_value())))
@@ -75,6 +81,9 @@ def _chosen(home: Home, settings: config.Settings) -> Wish:
     choices.append((f"a vendor or a gateway, by your key: {_either([REGISTRY[name].title for name in keys.KEYED])}", _VENDOR))
     choices.append(("any other endpoint that speaks OpenAI's protocol, by its address and key", Wish("custom")))
     choices.append((_about_embedded(home, settings), Wish(EMBEDDED)))
+    for name in SIGNED_IN:
+        how = "you are signed in" if tokens.path(home, name).exists() else "you are shown a code to sign in with"
+        choices.append((f"{REGISTRY[name].title}, by a subscription of yours: {how}", Wish(name)))
     choices.append((_about_as_it_is(settings), Wish()))
     click.echo(f"{none_runs}\nWhich model is to answer?")
     for number, (text, _) in enumerate(choices, 1):

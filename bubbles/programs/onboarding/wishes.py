@@ -10,7 +10,7 @@ from bubbles import config
 from bubbles.errors import DataError, Misconfigured, Usage
 from bubbles.programs.modelling import keys
 from bubbles.programs.plan import Plan, Wish
-from bubbles.providers import EMBEDDED, REGISTRY, catalogue
+from bubbles.providers import EMBEDDED, OAUTH, REGISTRY, catalogue, tokens
 from bubbles.providers.route import route
 
 SHOWN = 20  # models in a list to choose from
@@ -25,6 +25,8 @@ def wished(provider: str | None, base_url: str | None, key: str, model: str | No
         raise Usage(
             "the embedded model has neither address nor key, and is named by its file", remedy="bubbles onboard --provider embedded --from FILE"
         )
+    if provider and REGISTRY[provider].category == OAUTH and (base_url or key):
+        raise Usage(f"{provider} is signed in to: it has no key", remedy=tokens.remedy(provider))
     if source and provider != EMBEDDED:
         raise Usage("--from is for the embedded model", remedy="bubbles onboard --provider embedded --from FILE")
     return Wish(provider or "", base_url or "", key, model or "", source)
@@ -42,6 +44,8 @@ def completed(plan: Plan, wish: Wish) -> Wish:
     if not wish.provider or wish.provider == EMBEDDED:
         return wish
     settings = plan.settings()
+    if REGISTRY[wish.provider].category == OAUTH:
+        return _complete_with_a_login(plan, wish)
     if wish.provider in keys.KEYED:
         return _complete_with_a_key(settings, wish)
     known = getattr(settings.providers, wish.provider).base_url
@@ -67,6 +71,15 @@ def _complete_with_a_key(settings: config.Settings, wish: Wish) -> Wish:
         raise Usage(f"{name} wants a key", remedy=f"pass show {name} | bubbles onboard --yes --provider {name} --model NAME --api-key-stdin")
     if not wish.model and not _answers_already(settings, name):
         raise Usage(f"which model of {name}?", remedy=f"say which, by --model NAME; some: {', '.join(catalogue.names(name)[:3]) or 'see its pages'}")
+    return wish
+
+
+def _complete_with_a_login(plan: Plan, wish: Wish) -> Wish:
+    """Raises Usage where nobody is signed in, or the model is missing."""
+    if not tokens.path(plan.home, wish.provider).exists():
+        raise Usage(f"nobody is signed in to {wish.provider}", remedy=tokens.remedy(wish.provider))
+    if not wish.model and not _answers_already(plan.settings(), wish.provider):
+        raise Usage(f"which model of {wish.provider}?", remedy=f"say which, by --model NAME: bubbles models list {wish.provider}")
     return wish
 
 
