@@ -16,6 +16,7 @@ from bubbles import log
 from bubbles.agentd import ends
 from bubbles.agentd.asked import Asked, asked, last_of_a_person
 from bubbles.agentd.configuring import choose_model, configure
+from bubbles.agentd.pairing import pair
 from bubbles.agentd.spelling import COMMANDS, Command, parse
 from bubbles.agentd.standing import status
 from bubbles.agentd.usage import usage
@@ -78,7 +79,7 @@ class Commands:
             return ask.told("owner only", name=name)
         if ask.arguments and name in _BARE:
             return ask.told("no words", name=name)
-        if ask.awake is None and name not in ("help", "config"):
+        if ask.awake is None and name not in ("help", "config", "pair"):
             return ask.told("broken")
         try:
             return await self._do(name, ask)
@@ -112,6 +113,8 @@ class Commands:
                 return await _prompt(ask)
             case "compact":
                 return await self._compact(ask)
+            case "pair":
+                return await pair(ask)
         raise AssertionError(name)
 
     def _retry(self, ask: Asked) -> str:

@@ -29,6 +29,7 @@ COMMANDS = {
     "session": Kind(takes=True),
     "prompt": Kind(),
     "compact": Kind(),
+    "pair": Kind(takes=True),
 }
 ALIASES = {"start": "help", "settings": "config", "reset": "new", "cancel": "stop"}  # what other bots have taught people; alone in a message
 

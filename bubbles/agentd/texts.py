@@ -92,6 +92,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "help session": ("/session [NAME] \u2013 which session this is, or another one", "/session [名字] \u2013 查看或切换会话"),
     "help prompt": ("/prompt \u2013 the system prompt as the model gets it", "/prompt \u2013 查看发给模型的系统提示词"),
     "help compact": ("/compact \u2013 let a summary stand for what was said", "/compact \u2013 用摘要代替较早的对话"),
+    "help pair": ("/pair CODE [owner] \u2013 let somebody in who was given a code", "/pair 配对码 [owner] \u2013 允许收到配对码的人使用"),
     "help words": ("Everything else goes to the assistant, also while it works.", "其他内容都会发给助手，它忙的时候也可以说。"),
     "help terminal": (
         "In this terminal, too: exit or Ctrl-D leaves, Ctrl-C stops the turn, Ctrl-Z suspends, Ctrl-R finds earlier words,\n"
@@ -161,6 +162,18 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Type /session NAME in bubbles agent, or start it there: bubbles agent -s NAME",
         "请在 bubbles agent 里输入 /session 名字，或者这样启动：bubbles agent -s 名字",
     ),
+    # /pair
+    "pair help": (
+        "/pair CODE lets in, as a guest, whoever was given that code; /pair CODE owner as yourself, on another account of yours.",
+        "/pair 配对码 允许收到该配对码的人以客人身份使用；/pair 配对码 owner 用于你自己的另一个账号。",
+    ),
+    "pair not here": ("Codes are for a private chat with me, or for the terminal.", "请在与我的私聊或终端里使用配对码。"),
+    "no such code": (
+        "No channel that runs knows that code. It is good for an hour, and once; whoever wants to be let in gets another by writing again.",
+        "正在运行的渠道都不认识这个配对码。配对码一小时内有效，只能用一次；对方再发一条消息即可得到新的。",
+    ),
+    "paired guest": ("Let in as a guest: {name} ({channel}, id {id}).", "已允许以客人身份使用：{name}（{channel}，id {id}）。"),
+    "paired owner": ("Let in as the owner: {name} ({channel}, id {id}).", "已设为主人：{name}（{channel}，id {id}）。"),
     # /usage
     "usage today": ("Today: {sum}", "今天：{sum}"),
     "usage session": ("This session: {sum}", "本会话：{sum}"),

@@ -1,31 +1,41 @@
-"""How each channel stands: whether it is switched on, runs and is connected, and what waits for it.
+"""How each channel stands, who may speak on it, and whether its platform lets it in.
 
-Those are shown that are switched on, run, have a unit, or have been used; a NAME shows that one, whatever it is. It
-changes nothing.
+`status` says whether each is switched on, runs and is connected, and what waits for it. Those are shown that are switched
+on, run, have a unit, or have been used; a NAME shows that one, whatever it is. It changes nothing.
 
 A channel that is switched on, runs, or has a unit that is enabled or failed, is well when its daemon runs and answers,
 is connected or about to be (a platform has ten seconds to say so), has heard from its platform within the time that the
 platform allows, and nothing is held or has waited for ten minutes. While neither agentd, modeld nor cron runs for good,
 a daemon that does not run is none that is missed.
 
+A stranger who writes to the bot in a private chat is told a code. `pair` lets in whose code that is: as the owner where
+the channel has none yet, else as a guest, unless you say which. `people` lists those who may speak, `unpair` lets one
+of them in no more; those of config.json are changed there. `test` asks the platform who the bot is, through the daemon
+where that runs; `login` goes through what a platform wants once, where it wants more than a token.
+
 Input:
-  nothing
+  nothing; login: the answers
 Output:
-  a line a channel: its state, who runs its daemon, when a message last came in and went out, how many wait, are being
+  status: a line a channel: its state, who runs its daemon, when a message last came in and went out, how many wait, are being
   sent, are held (for you to decide) and are uncertain (nobody knows whether they arrived). With --json one JSON object
-  a channel
+  a channel; people: a line a person, or with --json an object
 Exit codes:
-  0   all are well, or there is none
-  1   one of them is not, or there is no channel of that name
-  78  the configuration is wrong: standard error says where; the rest is told all the same
+  0   all are well, or there is none; done
+  1   one of them is not, or there is no channel, code or person of that name
+  69  the daemon does not answer
+  75  the platform cannot be reached, or the disk is full
+  78  the configuration is wrong: standard error says where; the rest is told all the same. The credentials are rejected
 Examples:
   bubbles channels status
+  bubbles channels pair ABCDEFGH
+  bubbles channels people telegram
   bubbles channels status --json | jq -r 'select(.well | not) | .channel + ": " + .why'
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -37,12 +47,12 @@ from typing import Any
 import click
 
 from bubbles import config
-from bubbles.channels import CHANNELS
+from bubbles.channels import CHANNELS, pairing
 from bubbles.channels.receipts import Receipts
 from bubbles.config.channels import Channels, Platform
 from bubbles.errors import Misconfigured
 from bubbles.paths import Home
-from bubbles.programs import lines, verdict
+from bubbles.programs import lines, people, platforms, verdict
 from bubbles.programs.facts import unconfirmed
 from bubbles.programs.page import verbs
 from bubbles.programs.running import RUN_BY, Running, look
@@ -273,14 +283,101 @@ def status(name: str | None, as_json: bool) -> int:
         wrong = error
     ran = look(home, on)
     known = sorted({*on, *used(home), *(daemon.channel for daemon in ran.daemons.values() if daemon.channel)})
-    if name is not None and name not in known and name not in _platforms():
-        print(f"bubbles: there is no channel {name!r}\n  try: {', '.join(sorted({*known, *_platforms()}))}", file=sys.stderr)
+    if name is not None and not _is_known(name, known):
         return 1
     found = list(standing(home, [name] if name is not None else known, on, ran.daemons, resting=verdict.at_rest(ran)))
     _print(found, as_json)
     if wrong is not None:
         raise wrong
     return int(any(not channel.well for channel in found))
+
+
+@main.command("pair")
+@click.option("--owner/--guest", "owner", default=None, help="As yourself, or as a guest; else as the owner where the channel has none yet.")
+@click.argument("code")
+def pair(code: str, owner: bool | None) -> int:
+    """Let somebody in who was given a code."""
+    home = Home.find()
+    name = people.asking(home, code)
+    person = people.let_in(home, name, code, owner) if name else None
+    if person is None:
+        print(f"bubbles: nobody has the code {pairing.shown(code)}\n  try: write to the bot again: a code is good once, for an hour", file=sys.stderr)
+        return 1
+    role = "the owner" if person["owner"] else "a guest"
+    print(f"{_who(person)} may speak on {name} from now on, as {role}")
+    print(f"not so? bubbles channels unpair {name} {shlex.quote(person['id'])}")
+    return 0
+
+
+@main.command("people")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a person.")
+@click.argument("name", required=False, metavar="[NAME]")
+def who_may_speak(name: str | None, as_json: bool) -> int:
+    """Say who may speak."""
+    home = Home.find()
+    known = sorted({*switched_on(config.load(home, "channels").channels), *pairing.channels(home)})
+    if name is not None and not _is_known(name, known):
+        return 1
+    found = list(people.listed(home, [name] if name is not None else known))
+    if as_json:
+        for person in found:
+            lines.put(person)
+    elif not found:
+        print("nobody yet; write to the bot in a private chat, and it tells you a code")
+    else:
+        block = Block(heads=("channel", "id", "name", "may speak as", "by", "for"))
+        for person in found:
+            role = "owner" if person["owner"] else "guest"
+            id = "everybody" if person["id"] == "*" else person["id"]
+            block.add(person["channel"], pairing.shown(id), pairing.shown(person["name"]) or "-", role, person["by"], when(person["at"]))
+        show([block])
+    return 0
+
+
+@main.command("unpair")
+@click.argument("name", metavar="CHANNEL")
+@click.argument("id")
+def unpair(name: str, id: str) -> int:
+    """Let somebody in no more."""
+    home = Home.find()
+    person = people.put_out(home, name, id) if name in pairing.channels(home) else None
+    own = people.rules(home, name)
+    if person is None:
+        print(f"bubbles: nobody of that id was let in by a code\n  try: bubbles channels people {pairing.shown(name)}", file=sys.stderr)
+    else:
+        print(f"{_who(person)} may not speak on {name} any more")
+    if id in own.owners | own.guests:
+        print(f"bubbles: {home.config} names that id, too\n  try: take it out of channels.{name}, and restart its daemon", file=sys.stderr)
+        return 1
+    return 0 if person is not None else 1
+
+
+@main.command("test")
+@click.argument("name")
+def test(name: str) -> int:
+    """Ask the platform who the bot is there."""
+    print(f"{name}: connected, as {pairing.shown(platforms.who(Home.find(), name)) or 'nobody that the platform names'}")
+    return 0
+
+
+@main.command("login")
+@click.argument("name")
+def login(name: str) -> int:
+    """Go through what a platform wants once."""
+    platforms.login(Home.find(), name)
+    return 0
+
+
+def _who(person: dict[str, Any]) -> str:
+    return f"{pairing.shown(person['name'])} (id {pairing.shown(person['id'])})" if person["name"] else f"id {pairing.shown(person['id'])}"
+
+
+def _is_known(name: str, known: list[str]) -> bool:
+    """Whether there is a channel of that name. Says so where there is none."""
+    if name in known or name in _platforms():
+        return True
+    print(f"bubbles: there is no channel {name!r}\n  try: {', '.join(sorted({*known, *_platforms()}))}", file=sys.stderr)
+    return False
 
 
 def _platforms() -> list[str]:

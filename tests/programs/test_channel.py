@@ -94,7 +94,7 @@ def test_a_configuration_that_is_wrong_is_told_by_the_setting(home: Home) -> Non
 
 
 def test_one_that_is_built_and_on_serves_with_its_settings_and_ends_when_asked(home: Home, chats: FakePlatform) -> None:
-    configure(home, telegram={"enabled": True, "on_uncertain": "hold", "proxy": chats.url})
+    configure(home, telegram={"enabled": True, "owners": ["7"], "on_uncertain": "hold", "proxy": chats.url})
     queue = Queue(home.outbound("telegram"))
     queue.put("m", to_dict(Outbound(id="m", at=1e10, channel="telegram", chat="42", text="hello")))
     chats.faults(store_then_cut=1)  # held after one try: as on_uncertain says
@@ -119,3 +119,32 @@ def test_rejected_credentials_are_78_and_never_shown(home: Home, chats: FakePlat
     assert done.returncode == 78
     assert "the platform rejects the token" in done.stderr
     assert "the-secret-token" not in done.stderr
+
+
+def test_check_says_what_is_missing_and_asks_nobody(home: Home) -> None:
+    configure(home, telegram={"enabled": True})
+    done = built("channel", "telegram", "--check")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "channels.telegram.token is missing" in done.stderr
+    assert "try: docs/channels/telegram.md" in done.stderr
+    configure(home, telegram={"token": "a-token", "proxy": "http://127.0.0.1:9"})
+    done = built("channel", "--check", "telegram")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "telegram: its settings are well; it is switched off (channels.telegram.enabled)\n"
+    configure(home, telegram={"token": "a-token", "owners": ["*"]})
+    assert built("channel", "telegram", "--check").returncode == 78
+    assert built("channel", "--check").returncode == 64
+    assert bubbles("channel", "qq", "--check").returncode == 78
+
+
+def test_test_asks_the_platform_who_the_bot_is_with_the_daemon_down(home: Home, chats: FakePlatform) -> None:
+    configure(home, telegram={"token": "a-token", "proxy": chats.url})
+    done = built("channels", "test", "telegram")
+    assert (done.returncode, done.stdout) == (0, "telegram: connected, as bot\n")
+    chats.faults(status={"code": 401, "path": "/me"})
+    assert built("channels", "test", "telegram").returncode == 78
+    chats.faults(down=True)
+    assert built("channels", "test", "telegram").returncode == 75
+    told = built("channels", "login", "telegram")
+    assert told.returncode == 0
+    assert "channels.telegram.token" in told.stdout
