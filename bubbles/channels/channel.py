@@ -20,7 +20,8 @@ class Part:
     """What is sent at once: the `n`-th of `of` parts of a message. `key` is its idempotency key, the same at every try.
 
     `draft`: the platform's id of a message that has shown this part while it grew (drafts.py). It is to be edited into its final form, and not
-    sent once more; its id is what `deliver` gives back. NotEver says that it is there no more: the part is then sent as any other.
+    sent once more; its id is what `deliver` gives back. One that has its final form already is no error. NotEver says that it is there no more, or
+    can be edited no more: the part is then sent as any other.
     """
 
     n: int
@@ -87,10 +88,11 @@ class Channel(Protocol):
         """The texts of its parts. The same message has the same parts each time: after a restart the sending goes on in the middle."""
         return [message.text]
 
-    async def draft(self, address: Address, text: str, id: str = "") -> str:
+    async def draft(self, address: Address, text: str, id: str = "", *, reply_to: str = "") -> str:
         """Show words that are still growing, as a message (`id` "") or in the place of the message `id`; the platform's id of it.
 
-        `text` is the model's, as `deliver` gets it, and no longer than a part. Raises as `deliver`; whatever it raises, the next one has more words.
+        `reply_to`: the platform's id of the message that they answer, as in Outbound. `text` is the model's, as `deliver` gets it, and no
+        longer than a part. Raises as `deliver`; whatever it raises, the next one has more words.
         """
         return id
 

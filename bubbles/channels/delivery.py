@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bubbles import log
 from bubbles.channels.channel import Channel, Part, Unconfirmed
+from bubbles.channels.drafts import Drafts
+from bubbles.channels.pace import Pace
 from bubbles.channels.receipts import Receipt, Receipts
 from bubbles.channels.settings import Settings
 from bubbles.errors import BubblesError, DataError, Misconfigured, NotEver, NotNow, ProtocolError
@@ -33,13 +35,17 @@ class Desk:
     receipts: Receipts
     settings: Settings
     now: Callable[[], float] = time.time
+    drafts: Drafts | None = None
     slots: asyncio.Semaphore = field(init=False)
+    pace: Pace = field(init=False)
     closing: bool = False  # nothing is begun any more
     sending: int = 0
     last: float | None = None  # when the platform last took a part
 
     def __post_init__(self) -> None:
         self.slots = asyncio.Semaphore(self.settings.at_once)
+        channel = self.channel
+        self.pace = Pace(channel.chat_s, channel.burst, channel.all_per_s, lambda: asyncio.get_running_loop().time())
 
 
 class Delivery:
@@ -96,10 +102,12 @@ class Delivery:
         while (n := receipt.first(len(texts))) is not None:
             if not desk.channel.keyed and receipt.doubts.get(n, 0) > self._allowed:
                 return self._hold(f"it is uncertain whether {_which(n, len(texts))} was delivered")
+            await desk.pace.wait(self.message.chat)  # no slot is held meanwhile
+            draft = await self._draft(receipt) if n == 0 else ""
             async with desk.slots:
                 if desk.closing:
                     return LONGEST_S
-                pause_s = await self._send(Part(n, len(texts), texts[n], f"{self.id}.{n}"))
+                pause_s = await self._send(Part(n, len(texts), texts[n], f"{self.id}.{n}", draft))
             if n not in self._delivered:
                 return pause_s
             receipt = self._receipt()
@@ -110,11 +118,26 @@ class Delivery:
         """How often a part may be sent again though nobody knows whether the platform has it."""
         return 1 if self._desk.settings.on_uncertain == "resend" else 0
 
+    async def _draft(self, receipt: Receipt) -> str:
+        """The draft that the first part takes the place of. Its id is in the receipt before it is forgotten elsewhere."""
+        drafts = self._desk.drafts
+        if drafts is None or (receipt.draft is None and (receipt.begun is not None or receipt.uncertain)):
+            return receipt.draft or ""
+        if receipt.draft is None and (draft := await drafts.claim(self.message)):
+            self._desk.receipts.note(self.id, draft=draft)
+            receipt = replace(receipt, draft=draft)
+        if receipt.draft:
+            drafts.drop(receipt.draft)
+        return receipt.draft or ""
+
     def _receipt(self) -> Receipt:
-        """What is known. What was begun and is not known to have ended is noted as uncertain, unless the platform tells two from one by the key."""
+        """What is known. What was begun and is not known to have ended is noted as uncertain, unless doing it twice shows it once: the platform tells
+        two from one by the key, or a draft is edited.
+        """
         desk = self._desk
         receipt = desk.receipts.of(self.id)
-        if receipt.begun is not None and receipt.begun not in self._delivered and not desk.channel.keyed and receipt.settled != "delivered":
+        once = desk.channel.keyed or (receipt.begun == 0 and receipt.draft)
+        if receipt.begun is not None and receipt.begun not in self._delivered and not once and receipt.settled != "delivered":
             self._doubt(receipt.begun)
             receipt = desk.receipts.of(self.id)
         receipt.delivered.update(self._delivered)
@@ -131,6 +154,9 @@ class Delivery:
             return self._again(error.text, error.until)
         except NotEver as error:
             self._note(refused=part.n, why=error.text, until=0)
+            if part.draft:  # it is there no more
+                desk.receipts.note(self.id, draft="")
+                return await self._send(replace(part, draft=""))
             return self._hold(f"refused: {error.text}")
         except Unconfirmed as error:
             return self._doubtful(part, str(error))
@@ -165,8 +191,8 @@ class Delivery:
             desk.sending -= 1
 
     def _doubtful(self, part: Part, why: str) -> float | None:
-        """The platform may have it. Where it tells two from one by the key, that is no more than not now."""
-        if self._desk.channel.keyed:
+        """The platform may have it. Where it tells two from one by the key, and where a draft is edited, that is no more than not now."""
+        if self._desk.channel.keyed or part.draft:
             return self._again(f"not confirmed: {why}")
         self._doubt(part.n)
         if self._desk.receipts.of(self.id).doubts.get(part.n, 0) > self._allowed:

@@ -18,6 +18,7 @@ from bubbles.bus.door import Door, Op, Request
 from bubbles.bus.follower import CONNECTED, follow
 from bubbles.channels.channel import Channel
 from bubbles.channels.delivery import Desk
+from bubbles.channels.drafts import Drafts
 from bubbles.channels.gate import Gate
 from bubbles.channels.inbound import Inlet
 from bubbles.channels.link import Link
@@ -56,6 +57,14 @@ class Frame:
         self._agentd = Caller(home, "agentd")
         self._in, self._out = Queue(home.inbound(name)), Queue(home.outbound(name))
         self.desk = Desk(channel, self._out, Receipts(self._out.path), settings)
+        self.desk.drafts = self._drafts = Drafts(
+            channel,
+            home.root / "channels" / name / "drafts.json",
+            self.desk.pace,
+            asyncio.get_running_loop().time,
+            progress=settings.progress,
+            hints=settings.hints,
+        )
         self.outlet = Outlet(self.desk, once=daemon.once)
         self.liveness = Liveness(channel.stale_s, asyncio.get_running_loop().time)
         self._book = Book(home, name)
@@ -64,7 +73,7 @@ class Frame:
         self.link = Link(channel, self.inlet, self.liveness, settings, on_up=self._up, told=self._told)
         self._was_up = asyncio.Event()
         self._is_ready = False
-        self._progress = Progress(channel)
+        self._progress = Progress(channel, self._drafts)
         self._door = Door(daemon.name, home, self._ops(), on_ring=self.outlet.retry)
 
     async def serve(self) -> None:
@@ -95,7 +104,7 @@ class Frame:
         await self.outlet.drain()
 
     async def _for_long(self) -> None:
-        self.daemon.on_tick.append(self.outlet.ring)
+        self.daemon.on_tick += [self.outlet.ring, self._drafts.tidy]
         self._agentd.ring()  # the one before us may have been killed before it did
         soon = asyncio.get_running_loop().call_later(self._settings.ready_s, self._told, f"{self.channel.name} has not answered yet")
         tasks = [asyncio.ensure_future(work) for work in self._duties()]
@@ -120,7 +129,7 @@ class Frame:
     async def _hear_agentd(self) -> None:
         """agentd's feed rings when it has left a message for us, and tells of progress where that is wanted."""
         ring, shown = f"out/{self.channel.name}", f"{self.channel.name}/"
-        async for topic, body in follow(self.daemon.home, ring, *([shown] if self.channel.shows else [])):
+        async for topic, body in follow(self.daemon.home, ring, *([shown] if self._progress.wanted else [])):
             if (topic, body) == CONNECTED or topic == ring:
                 self.outlet.ring()
             elif topic.startswith(shown):
@@ -140,6 +149,7 @@ class Frame:
 
     async def _close(self) -> None:
         await self.outlet.close()
+        await self._progress.close()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_CLOSE_S):
                 await self.channel.close()

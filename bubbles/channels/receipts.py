@@ -4,6 +4,7 @@
     {"delivered": k, "id": …, "at"}       the platform has it, under its own id             (synced)
     {"refused": k, "why", "until", "at"}  the platform surely has not got it; until 0: it did not say when to try again
     {"uncertain": k, "at"}                begun once, and never confirmed
+    {"draft": id, "at"}                   the first part takes the place of this message of the platform's; "": of none    (synced)
     {"held": why, "at"}                   given up: from here on a person decides
     {"settled": "delivered", "at"}        a person says: they have it, send nothing more
     {"settled": "lost", "at"}             a person says: they have not, send what is not delivered
@@ -44,6 +45,7 @@ class Receipt:
     until: float = 0.0  # not before, by the platform's own word (epoch seconds)
     why: str = ""  # what the last refusal said
     settled: str = ""  # "delivered" or "lost"
+    draft: str | None = None  # what the first part takes the place of; None: nobody has looked yet
 
     def first(self, parts: int) -> int | None:
         """The first of so many parts that is not delivered, None if all are."""
@@ -54,12 +56,13 @@ def fold(lines: Iterable[Fact]) -> Receipt:
     """The receipt that facts amount to, in their order.
 
     >>> fold([{"begun": 0}, {"delivered": 0, "id": "m7"}, {"begun": 1}])
-    Receipt(delivered={0: 'm7'}, begun=1, uncertain={}, doubts={}, until=0.0, why='', settled='')
+    Receipt(delivered={0: 'm7'}, begun=1, uncertain={}, doubts={}, until=0.0, why='', settled='', draft=None)
     """
     delivered: dict[int, str] = {}
     uncertain: dict[int, int] = {}
     doubts: dict[int, int] = {}
     begun, until, why, settled = None, 0.0, "", ""
+    draft: str | None = None
     for fact in lines:
         match fact:
             case {"begun": int(part)}:
@@ -73,11 +76,13 @@ def fold(lines: Iterable[Fact]) -> Receipt:
                 begun = None
                 uncertain[part] = uncertain.get(part, 0) + 1
                 doubts[part] = doubts.get(part, 0) + 1
+            case {"draft": str(id)}:
+                draft = id
             case {"held": str()}:
                 begun, until, doubts = None, 0.0, {}
             case {"settled": "delivered" | "lost" as settled}:
                 begun, until, doubts = None, 0.0, {}
-    return Receipt(delivered, begun, uncertain, doubts, until, why, settled)
+    return Receipt(delivered, begun, uncertain, doubts, until, why, settled, draft)
 
 
 def _time(value: Any) -> float:

@@ -10,6 +10,8 @@ class Settings:
     """`on_uncertain` is the channel's setting of that name: "resend" (once, then hold) or "hold". All times are seconds."""
 
     on_uncertain: str = "resend"
+    progress: bool = True  # `send_progress`: text beside tool calls stays in the chat
+    hints: bool = True  # `send_tool_hints`: a draft shows what is called
     pace: float = 1.0  # times the spool's own back-off
     at_once: int = 32  # sends at a time, each in another chat
     deliver_s: float = 120.0  # one send may take this long, then nobody can tell

@@ -24,7 +24,7 @@ from bubbles.channels.policy import Rules
 from bubbles.channels.settings import Settings
 from bubbles.daemon import Daemon
 from bubbles.errors import Misconfigured, NotEver, NotNow
-from bubbles.messages import Inbound, Outbound, Sender
+from bubbles.messages import Address, Inbound, Outbound, Sender
 
 
 class TestChannel(Channel):
@@ -32,8 +32,11 @@ class TestChannel(Channel):
 
     __test__ = False  # it is no test, whatever it is called
 
-    def __init__(self, name: str, url: str, *, keyed: bool, most: int, stale_s: float, poll_s: float, timeout_s: float, shows: bool) -> None:
+    def __init__(
+        self, name: str, url: str, *, keyed: bool, most: int, stale_s: float, poll_s: float, timeout_s: float, shows: bool, drafts: bool
+    ) -> None:
         self.name, self.keyed, self.stale_s, self.shows = name, keyed, stale_s, shows
+        self.drafts, self.typing_s = drafts, 4.0 if drafts else 0.0
         self._url, self._most, self._poll_s, self._timeout_s = url, most, poll_s, timeout_s
         self._client: httpx.AsyncClient | None = None
 
@@ -76,11 +79,26 @@ class TestChannel(Channel):
         return [message.text[start : start + step] for start in range(0, len(message.text), step)]
 
     async def deliver(self, message: Outbound, part: Part) -> str:
+        if part.draft:
+            await self._ask("/edit", body={"chat": message.chat, "id": part.draft, "text": part.text})
+            return part.draft
         body = {"chat": message.chat, "text": part.text, "reply_to": message.reply_to, "key": part.key}
         return str((await self._ask("/send", body=body))["id"])
 
     async def who(self) -> str:
         return str((await self._ask("/me"))["id"])
+
+    async def draft(self, address: Address, text: str, id: str = "", *, reply_to: str = "") -> str:
+        if id:
+            await self._ask("/edit", body={"chat": address.chat, "id": id, "text": text})
+            return id
+        return str((await self._ask("/send", body={"chat": address.chat, "text": text, "reply_to": reply_to, "key": ""}))["id"])
+
+    async def undraft(self, address: Address, id: str) -> None:
+        await self._ask("/delete", body={"chat": address.chat, "id": id})
+
+    async def typing(self, address: Address) -> None:
+        await self._ask("/show", body={"chat": address.chat, "kind": "typing"})
 
     async def show(self, topic: str, event: dict[str, Any]) -> None:
         chat, _, kind = topic.removeprefix(f"{self.name}/").rpartition("/")
@@ -104,7 +122,7 @@ class TestChannel(Channel):
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             raise NotNow(f"cannot be reached: {type(error).__name__}") from error
         except httpx.HTTPError as error:
-            raise (Unconfirmed if path == "/send" else NotNow)(f"the connection ended: {type(error).__name__}") from error
+            raise (Unconfirmed if path in ("/send", "/edit") else NotNow)(f"the connection ended: {type(error).__name__}") from error
         if response.status_code == 200:
             return response.json()
         raise _refusal(response.status_code, response.json())
@@ -126,6 +144,7 @@ def main() -> NoReturn:
     parser.add_argument("--keyed", action="store_true", help="rely on the platform to show a key once")
     parser.add_argument("--most", type=int, default=0, help="characters in a part")
     parser.add_argument("--shows", action="store_true", help="show progress")
+    parser.add_argument("--drafts", action="store_true", help="edit messages while they grow, and say that somebody types")
     parser.add_argument("--on-uncertain", default="resend", choices=["resend", "hold"])
     parser.add_argument("--pace", type=float, default=1.0, help="times the back-off of messages, and of connecting")
     parser.add_argument("--stale-s", type=float, default=120.0)
@@ -151,7 +170,7 @@ def main() -> NoReturn:
 
     async def serve(self: Daemon) -> None:
         times = {"stale_s": own.stale_s, "poll_s": own.poll_s, "timeout_s": own.timeout_s}
-        channel = TestChannel(self.args[0], own.url, keyed=own.keyed, most=own.most, shows=own.shows, **times)
+        channel = TestChannel(self.args[0], own.url, keyed=own.keyed, most=own.most, shows=own.shows, drafts=own.drafts, **times)
         await run(self, channel, settings, rules)
 
     daemon.main("channel", serve, rest, about=__doc__ or "", takes="NAME")

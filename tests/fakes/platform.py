@@ -9,6 +9,8 @@ It prints its URL, then the URL of its controls on a second line. HTTP, JSON bot
                    "edit_of", "at"}]}, with "sender" {"id", "name", "bot"}, and "all": it has @all in it; it waits up to t seconds for the first
                    one; asking with an offset confirms all lower ids for ever
     POST /send     {"chat", "text", "reply_to", "key"} → {"id"}; where it is keyed, a known key gets the same id and shows nothing new
+    POST /edit     {"chat", "id", "text"}              → {}; the message `id` says this now; 404 where there is none
+    POST /delete   {"chat", "id"}                      → {}; it is there no more; 404 where there is none
     POST /members  {"chat", "query"}                   → {"members": [{"id", "name"}]} of those who have written there
     POST /show     {"chat", "kind"}                    → {}; something like "is typing"
 
@@ -16,7 +18,8 @@ For tests, at both URLs (at the first only while it is up):
 
     POST /_say     {"chat", "text", "sender", …}       → {"id"}: a person writes; what is left out is filled in
     POST /_faults  {…}                                 → {}: these faults and no others, from now on (below)
-    GET  /_sent                                        → [{"chat", "id", "text", "key", "reply_to", "at"}], what people see, in order
+    GET  /_sent                                        → [{"chat", "id", "text", "key", "reply_to", "at", "edits"}], what people see, in order;
+                                                         "edits": what the message said before, "deleted" where it is there no more
     GET  /_shown                                       → [{"chat", "kind"}]
     GET  /_state                                       → {"offset", "pending", "said", "sent", "polls", "sends", "logins", "open"}
 
@@ -100,11 +103,24 @@ class Book:
     def _apply(self, entry: Body) -> None:
         if "said" in entry:
             self.said.append(entry["said"])
+        elif "edited" in entry:
+            message = self.message(entry["edited"]["chat"], entry["edited"]["id"])
+            message["edits"] = [*message.get("edits", []), message["text"]]
+            message["text"] = entry["edited"]["text"]
+        elif "deleted" in entry:
+            self.message(entry["deleted"]["chat"], entry["deleted"]["id"])["deleted"] = True
         elif "sent" in entry:
             self.sent.append(entry["sent"])
             self.by_key.setdefault((entry["sent"]["chat"], entry["sent"]["key"]), entry["sent"]["id"])
         else:
             self.offset = entry["offset"]
+
+    def message(self, chat: str, id: str) -> Body:
+        """What was sent there under that id. Raises Refused where it is not there."""
+        for one in self.sent:
+            if (one["chat"], one["id"]) == (chat, id) and not one.get("deleted"):
+                return one
+        raise Refused(404, {"error": "no such message"})
 
     def pending(self) -> list[Body]:
         return self.said[max(0, self.offset - 1) :]  # ids are 1, 2, 3 …
@@ -244,6 +260,16 @@ class Platform:
             raise Silence
         return {"id": id}
 
+    async def edit(self, asked: Body) -> Body:
+        self.book.message(str(asked["chat"]), str(asked["id"]))
+        self.book.note({"edited": {"chat": str(asked["chat"]), "id": str(asked["id"]), "text": asked["text"]}})
+        return {}
+
+    async def delete(self, asked: Body) -> Body:
+        self.book.message(str(asked["chat"]), str(asked["id"]))
+        self.book.note({"deleted": {"chat": str(asked["chat"]), "id": str(asked["id"])}})
+        return {}
+
     async def members(self, asked: Body) -> Body:
         people = {one["sender"]["id"]: one["sender"]["name"] for one in self.book.said if one["chat"] == asked["chat"]}
         query = str(asked.get("query", "")).lower()
@@ -283,6 +309,7 @@ class Platform:
 
 
 _ACTS = {"/me": Platform.me, "/poll": Platform.poll, "/send": Platform.send, "/members": Platform.members, "/show": Platform.show}
+_ACTS |= {"/edit": Platform.edit, "/delete": Platform.delete}
 _CONTROLS = {
     "/_say": Platform.say,
     "/_faults": Platform.set_faults,
