@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bubbles import log
-from bubbles.agentd import ends
+from bubbles.agentd import ends, posting
 from bubbles.agentd.outgoing import has_queue
 from bubbles.agentd.perform import Perform
 from bubbles.errors import PASSING, DataError, ProtocolError, TryAgain
@@ -107,6 +107,9 @@ class Actor:
             finish()
             return ""
         known = self._known(inbound.id)
+        if inbound.edit_of and not known and not self._is_unanswered(inbound.edit_of):
+            await self._overhear(inbound, finish)  # what was answered, or never asked, is no new question
+            return ""
         if self.turn is None:
             self.session.refresh()
         elif not known and (why := self._keeps_out(inbound)):
@@ -134,11 +137,19 @@ class Actor:
         """Keep words that wake nobody: they are in the history, on disk, before `finish` lets them leave their queue."""
         with self.in_use():
             async with self.lock:
-                if not self._known(inbound.id):
-                    self.session.refresh()
-                    self.session.overhear(inbound)
-                await self.agent.commit.sync(self.session.history.fd)
-                finish()
+                await self._overhear(inbound, finish)
+
+    async def _overhear(self, inbound: Inbound, finish: Finish) -> None:
+        if not self._known(inbound.id):
+            self.session.refresh()
+            self.session.overhear(inbound)
+        await self.agent.commit.sync(self.session.history.fd)
+        finish()
+
+    def _is_unanswered(self, message: str) -> bool:
+        """Whether a message, by its platform's id, is in the open turn or waits behind it."""
+        spoken = [*(self.turn.spoken if self.turn is not None else ()), *self._following]
+        return any(spoke.message == message for spoke in spoken)
 
     def _take_in(self, spoke: UserSpoke) -> None:
         now = time.time()
@@ -216,8 +227,11 @@ class Actor:
                 self._following = [event for event in events[1] if isinstance(event, UserSpoke)]
                 self._carry(self.turn)  # the write may have been cut short between them
             else:
-                self.turn = self._fold(segments[-1].header, [*events[-1], Resumed()])
-                self.journal.append(to_line(Resumed(), time.time()))
+                self.turn = self._fold(segments[-1].header, events[-1])
+                resumed: list[Event] = [*posting.settled(self.agent, self.session.key, self.turn), Resumed()]
+                for event in resumed:
+                    self.turn.apply(event)
+                    self.journal.append(to_line(event, time.time()))
         except (DataError, ProtocolError) as error:
             self._give_up(segments[-1], f"its journal cannot be read: {error.text}")
         else:

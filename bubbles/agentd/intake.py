@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bubbles import log
-from bubbles.agentd import ends
+from bubbles.agentd import ends, posting
 from bubbles.agentd.apology import WINDOW_S, language_of
 from bubbles.agentd.commands import parse
 from bubbles.agentd.lanes import Lane, Lanes, Place
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from bubbles.agentd.agent import Agent
 
 TERMINALS = frozenset({"cli", "shell"})  # producers that are the owner's own
-SYSTEM = frozenset({"cron", "agentd", ends.QUEUE})
+SYSTEM = frozenset({"cron", "agentd", ends.QUEUE, posting.QUEUE})
+_ADDRESSED = (ends.QUEUE, posting.QUEUE)  # agentd's own, whose messages keep the address that they name
 _AT_ONCE = 256
 _TOLD_MOST = 200  # characters of a message that the log has
 _REMEMBERED = 1000  # chats
@@ -146,9 +147,9 @@ class Intake:
 
     async def _dispatch(self, queue: Queue, item: Item) -> bool:
         name = queue.path.name
-        channel = item.body.get("channel", name) if name == ends.QUEUE else name  # the end of a job goes to the chat where it began
+        channel = item.body.get("channel", name) if name in _ADDRESSED else name
         inbound = self._believed(name, from_dict(Inbound, {"chat": "", "at": time.time(), **item.body, "id": item.id, "channel": channel}))
-        if inbound.origin == "system" or not inbound.wakes or parse(inbound.text) is None:
+        if inbound.origin == "system" or not inbound.wakes or inbound.edit_of or parse(inbound.text) is None:
             return await self._hand_over(queue, inbound)
         task = asyncio.create_task(self._guarded(queue, item, self._act(queue, inbound)))  # it may ask a model: nothing waits for it
         self._acting.add(task)
@@ -189,7 +190,7 @@ class Intake:
             words = f"{name}:{inbound.chat} {log.clipped(inbound.text, _TOLD_MOST)}"
             log.event("message.in", words, session=inbound.session, message=inbound.id, channel=name)
         self._forget_the_gone(lane, place)
-        if not self._lanes.is_next(lane, place):
+        if name != posting.QUEUE and not self._lanes.is_next(lane, place):  # a note has no place among words
             self._wait(queue, inbound, lane)
             return False
         if not inbound.wakes:
@@ -319,6 +320,8 @@ class Intake:
             return replace(inbound, channel="cli", origin="user", session=safe(inbound.session or inbound.chat or "main"), wakes=True)
         if name in SYSTEM:
             return replace(inbound, origin="system", session=safe(inbound.session or f"{name}-{inbound.chat}"))
+        with contextlib.suppress(BubblesError):  # a disk that refuses is no reason to refuse words; the next ones are noted
+            self._agent.chats.meet(inbound)
         return replace(inbound, origin="user", session=self._agent.chats.key(inbound), job="")
 
     def _open(self) -> dict[str, Queue]:

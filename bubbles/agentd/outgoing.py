@@ -149,6 +149,10 @@ class Outgoing:
             log.event("message.out", told, message=message.id, **about)
         self._feed.publish(f"out/{message.channel}", {"id": message.id})
 
+    async def durable(self, message: Outbound) -> None:
+        """Return when a message that was sent without is on the disk."""
+        await self._commit.sync(partial(self._queue(message.channel).sync, message.id))
+
     def show(self, spoken: list[UserSpoke], turn: str, kind: str, body: Any, *, streamed: bool = True, to: Sequence[UserSpoke] = ()) -> None:
         """Show progress (`kind`: text, tool, say, retry, turn) to waiting terminals, and on the feed to the chats of `to`, else of `spoken`."""
         self.waiting.part([s.id for s in spoken], {kind: body}, streamed=streamed)

@@ -19,6 +19,7 @@ from bubbles.agentd import apology
 from bubbles.agentd.compaction import SOFT, Compaction, NoSummary, Stretch
 from bubbles.agentd.outgoing import has_queue
 from bubbles.agentd.pictures import Pictures
+from bubbles.agentd.posting import Post
 from bubbles.agentd.request import Request, Tools, compose
 from bubbles.agentd.texts import told
 from bubbles.errors import BubblesError, ContextTooLong, ModelError, NotAuthorized, OverBudget, Rejected
@@ -286,6 +287,7 @@ class Perform:
                 turn=TurnInfo(self._session.key, turn.id, turn.origin, any(s.is_group for s in turn.spoken), owner),
                 progress=lambda text: self._show("progress", {"text": text}),
                 jobs=self._agent.jobs.within(self._session.key, turn, sandbox),
+                chats=Post(self._agent, self._session.key, turn, calls[0].id),  # what is not free of effects runs alone
                 result_tokens=min(self._session.defaults.result_tokens, max(100, self._kept_tokens // 2)),
             )
             return await asyncio.gather(*(self._call(call, bench) for call in calls))

@@ -15,7 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbles import config, log, sandboxes
-from bubbles.agentd import ends
+from bubbles.agentd import ends, posting
 from bubbles.agentd.apology import language_of
 from bubbles.agentd.request import Past, Prefix
 from bubbles.errors import Misconfigured
@@ -36,6 +36,8 @@ from bubbles.workspace import Grant, Workspace, WritePolicy
 
 _NOTES = ("SOUL.md", "MEMORY.md")
 _HEARD_S, _HEARD_TOKENS = 6 * 3600.0, 200  # how long overheard words are worth showing, and how much of each
+_EDITED = "[edited: this is what an earlier message of theirs says now]"
+_OWN_S, _OWN_TOKENS = 30 * 86_400.0, 1000  # the same of what the assistant wrote there itself: an answer may come late
 _PROMPT_MOST = 12_000  # tokens of a system prompt; of a small window a quarter at most
 
 
@@ -130,7 +132,9 @@ class Session:
         if not is_end:
             self.hear(inbound.text)
         owner = inbound.sender.owner or inbound.channel == "cli" or (inbound.origin == "system" and not is_end)  # cron's jobs are the owner's
-        header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, owner)
+        header = self._stamp(inbound, owner)
+        if inbound.edit_of:
+            header += f"\n{_EDITED}"
         if inbound.quote:
             header += f"\n[in answer to: {prompt.line(inbound.quote)}]"
         if told := self._lent():
@@ -154,17 +158,24 @@ class Session:
 
     def overhear(self, inbound: Inbound) -> None:
         """Keep words that were said near the assistant and not to it, for when it is spoken to. The caller syncs the history."""
-        header = prompt.stamp(inbound.at, self._zone(inbound.at), inbound.channel, inbound.sender.name, inbound.is_group, inbound.sender.owner)
-        address = {"channel": inbound.channel, "chat": inbound.chat, "thread": inbound.thread}
-        self.history.overhear(inbound.id, clip(inbound.text, _HEARD_TOKENS), header, inbound.at, address)
+        header = self._stamp(inbound, inbound.sender.owner) + (f"\n{_EDITED}" if inbound.edit_of else "")
+        where: dict[str, Any] = {"channel": inbound.channel, "chat": inbound.chat, "thread": inbound.thread}
+        own = posting.is_note(inbound)
+        if own:
+            where["own"] = True
+        self.history.overhear(inbound.id, clip(inbound.text, _OWN_TOKENS if own else _HEARD_TOKENS), header, inbound.at, where)
 
     def heard(self, now: float) -> list[Heard]:
         """The words that were overheard lately and not shown yet."""
         return [
             Heard(one["id"], one["text"], one["header"], Address(str(one.get("channel")), str(one.get("chat")), str(one.get("thread"))), one["at"])
             for one in self.history.heard
-            if one["at"] > now - _HEARD_S
+            if one["at"] > now - (_OWN_S if one.get("own") else _HEARD_S)
         ]
+
+    def _stamp(self, inbound: Inbound, owner: bool) -> str:
+        sender, zone = inbound.sender, self._zone(inbound.at)
+        return prompt.stamp(inbound.at, zone, inbound.channel, sender.name, inbound.is_group, owner, sender.id if inbound.origin == "user" else "")
 
     def _zone(self, at: float) -> tzinfo | None:
         name = self.effective.timezone

@@ -170,15 +170,19 @@ def line(text: str, most: int = 300) -> str:
     return _BRACKET_WITHIN.sub(lambda found: "(" if _is_dated(found) else found[0], _line(text, most))
 
 
-def stamp(at: float, tz: tzinfo | None, channel: str, sender_name: str, is_group: bool, owner: bool) -> str:
+def stamp(at: float, tz: tzinfo | None, channel: str, sender_name: str, is_group: bool, owner: bool, id: str = "") -> str:
     """The line over a message: when (epoch seconds in `tz`; None: UTC), where, by whom. A name cannot break out of it.
+
+    `id`: how the sender is mentioned in a group.
 
     >>> stamp(1764500400, None, "telegram", "Ann", is_group=True, owner=False)
     '[Sun 2025-11-30 11:00 UTC · telegram group · Ann · guest]'
     """
     when = datetime.fromtimestamp(min(at, LAST), tz or UTC)
     place = f"{channel} group" if is_group else channel
-    name = re.sub(r"[\[\]·]", "", _line(sender_name, 40)).strip()
+    name = re.sub(r"[\[\]·<>]" if is_group else r"[\[\]·]", "", _line(sender_name, 40)).strip()
+    mention = re.sub(r"[\[\]·<>\s]", "", _line(id, 120)) if is_group else ""
+    name = f"{name} <@{mention}>".strip() if mention else name
     parts = [f"{_WEEKDAYS[when.weekday()]} {when:%Y-%m-%d %H:%M %Z}", place, name, "" if owner else "guest"]
     return f"[{' · '.join(part for part in parts if part)}]"
 

@@ -163,6 +163,11 @@ class Turn:
         """What was to be said and is not on its way yet."""
         return self.says[self._said :]
 
+    @property
+    def running(self) -> list[Call]:
+        """The calls that have begun and have no result."""
+        return [call for id, call in self._calls.items() if id in self._started and id not in self._results]
+
     def knows(self, id: str) -> bool:
         """Whether the words of this id, spoken or heard, are in the turn."""
         return id in self._words

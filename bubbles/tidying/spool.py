@@ -70,6 +70,15 @@ def old_media(root: int, clock: Clock, spared: Spared) -> Iterator[Old]:
                     yield Old("media", f"spool/media/{name}/{file}", fd, file, found)  # type: ignore[arg-type]
 
 
+def old_sent(root: int, clock: Clock, spared: Spared) -> Iterator[Old]:
+    """Files on their way out whose message has gone, or was never put."""
+    for name in directories(root, "spool", "outbound"):
+        with entered(root, "spool", "outbound", name, "media") as fd:
+            for file, found in files(fd) if fd is not None else ():
+                if clock.is_old(found.st_mtime, LITTER_S) and file not in spared.media:
+                    yield Old("media", f"spool/outbound/{name}/media/{file}", fd, file, found)  # type: ignore[arg-type]
+
+
 def _queues(root: int) -> Iterator[tuple[str, str]]:
     for way in _WAYS:
         for name in directories(root, "spool", way):

@@ -28,6 +28,8 @@ REGISTRY: dict[str, str] = {
     "exec": "bubbles.tools.exec:Exec",
     "job_result": "bubbles.tools.job_result:JobResult",
     "job_stop": "bubbles.tools.job_stop:JobStop",
+    "message": "bubbles.tools.message:Message",
+    "find_person": "bubbles.tools.find_person:FindPerson",
 }
 
 

@@ -5,7 +5,7 @@ It does not know which tools there are, nor where the call came from but for wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,18 @@ class Jobs(Protocol):
         ...
 
 
+class Chats(Protocol):
+    """The chats that a turn reaches. All raise ToolError for what cannot be done, Refused for what may not."""
+
+    async def send(self, to: str, text: str, files: Sequence[str], open_files: Callable[[], Workspace]) -> str:
+        """Queue a message to the address `to` ("": where the turn is); what is told of it."""
+        ...
+
+    async def find(self, query: str) -> str:
+        """The members of the turn's group whose names have `query` in them, a line each."""
+        ...
+
+
 def _quiet(text: str) -> None:
     """Progress that nobody asked for."""
 
@@ -71,6 +83,14 @@ class Bench:
     progress: Callable[[str], None] = _quiet
     jobs: Jobs | None = None  # None: there is nobody here to keep them
     result_tokens: int = 8000
+    chats: Chats | None = None  # None: nothing leaves from here
+
+    @property
+    def post(self) -> Chats:
+        """The chats that the turn reaches. Raises ToolError where there are none."""
+        if self.chats is None:
+            raise ToolError("there are no chats here")
+        return self.chats
 
     @property
     def background(self) -> Jobs:

@@ -138,6 +138,19 @@ class Workspace:
             _small(path, found, MEDIA_MOST)
             return _pread(fd, 0, MEDIA_MOST)
 
+    def copy(self, path: str, into: int, most: int) -> int:
+        """Write the whole of a file into an open descriptor; its bytes. Raises ToolError where there is no readable regular file, or it is larger."""
+        with self._file(path) as (fd, found):
+            _small(path, found, most)
+            size = 0
+            while piece := os.pread(fd, 1 << 20, size):
+                size += len(piece)
+                if size > most:  # it grows while it is read
+                    raise ToolError(f"{shown(path)} is too large: more than {most} bytes")
+                while piece:
+                    piece = piece[os.write(into, piece) :]
+            return size
+
     def write(self, path: str, text: str) -> bool:
         """Make the file hold `text` in UTF-8, and its directories where they are missing. Returns whether it is new.
 
