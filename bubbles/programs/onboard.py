@@ -50,6 +50,7 @@ from bubbles.errors import OK, BubblesError, Misconfigured, Unavailable, Usage
 from bubbles.paths import Home
 from bubbles.programs import running, units, verdict
 from bubbles.programs.modelling import keys
+from bubbles.programs.onboarding import channel
 from bubbles.programs.onboarding.conversation import converse
 from bubbles.programs.onboarding.trying import ready, tell_what_runs, try_out
 from bubbles.programs.onboarding.wishes import completed, key_on_stdin, wished
@@ -104,6 +105,8 @@ def main(
         chosen = choice.enter(plan, sandbox)
         if not yes:
             failed = converse(plan, wish, testing=not no_test)
+            if failed is None:
+                channel.offer(plan)
     if yes:
         plan.set_up(completed(plan, wish))
         plan.write()

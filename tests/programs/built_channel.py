@@ -25,7 +25,7 @@ class Built(TestChannel):
 
     def __init__(self, section: Telegram) -> None:
         url = section.proxy.get_secret_value()
-        super().__init__("telegram", url, keyed=False, most=0, stale_s=120, poll_s=0.3, timeout_s=0.5, shows=False)
+        super().__init__("telegram", url, keyed=False, most=0, stale_s=120, poll_s=0.3, timeout_s=0.5, shows=False, drafts=False)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from bubbles.sandboxes import probe
 from bubbles.starter import start
 from tests.fakes.start import model as fake_model
 from tests.fakes.start import vendor
+from tests.programs.built_channel import COMMAND, ENV
 from tests.programs.run import ROOT, bubbles
 from tests.programs.terminal_under_test import Terminal
 from tests.sandboxes.refusing import needs_a_jail, without_namespaces
@@ -758,3 +759,26 @@ def test_a_vendor_whose_variable_is_set_is_offered_and_asked_about(home: Home, a
         assert terminal.end() == 0
     assert raw(home)["providers"]["openrouter"]["api_key"] == key
     assert raw(home)["agents"]["defaults"]["model"] == "openrouter/openai/gpt-5"
+
+
+def test_a_channel_that_is_built_is_switched_on_with_what_it_needs(home: Home) -> None:
+    env = {"BUBBLES_HOME": str(home.root), **ENV}
+    with Terminal([], env, cwd=ROOT, command=[*COMMAND, "onboard", "--no-test"]) as terminal:
+        choose(terminal, "none for now")
+        terminal.expect("reached from a chat")
+        terminal.expect("[none]")
+        terminal.type("telegram")
+        terminal.expect("docs/channels/telegram.md")
+        terminal.expect("token")
+        terminal.type("")
+        terminal.expect("token")
+        terminal.type("to ken")
+        terminal.expect("channels.telegram.token")
+        terminal.expect("Again?")
+        terminal.type("y")
+        terminal.expect("token")
+        terminal.type("42:a-token")
+        terminal.expect("bubbles channels test telegram")
+        assert terminal.end() == 0
+        assert "42:a-token" not in terminal.raw
+    assert (raw(home)["channels"]["telegram"]["enabled"], raw(home)["channels"]["telegram"]["token"]) == (True, "42:a-token")
