@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bubbles.paths import Home
+from bubbles.sessions.history import History
+from bubbles.sessions.journal import Journal
 
 # Whoever starts the tests in the background of a script, or by nohup, has these ignored, and so would every program they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,15 +26,38 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 
-_OPEN_MOST = 200  # descriptors of a process of tests
+_OPEN_MOST = 200  # descriptors that may come to a process of tests before its cycles are collected
+_opened: list[History | Journal] = []
+_after_collection = 0
+
+
+def pytest_configure() -> None:
+    """Whatever a test opens of a session is noted, for a program that is killed in mid-step closes nothing."""
+    for kind in (History, Journal):
+        kind.__init__ = _noting(kind.__init__)  # type: ignore[method-assign]
+
+
+def _noting(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def noted(self: History | Journal, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        _opened.append(self)
+
+    return noted
 
 
 @pytest.fixture(autouse=True)
 def _what_was_killed_is_gone() -> Iterator[None]:
-    """Tests that kill a program in mid-step leave its objects, and the files these hold open, to the collector of cycles: here it is called."""
+    """Files of sessions that a test left open are closed; what else holds files in cycles is left to the collector, called when they are many."""
+    global _after_collection
     yield
-    if os.path.isdir("/proc/self/fd") and len(os.listdir("/proc/self/fd")) > _OPEN_MOST:
+    for each in _opened:
+        if each.fd != -1:
+            each.close()
+    _opened.clear()
+    if os.path.isdir("/proc/self/fd") and len(os.listdir("/proc/self/fd")) > _after_collection + _OPEN_MOST:
         gc.collect()
+        _after_collection = len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture(autouse=True)

