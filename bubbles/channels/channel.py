@@ -6,8 +6,10 @@ It does not know what a session, a model or a tool is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from bubbles.channels.media import Shelf
 from bubbles.messages import Address, Inbound, Outbound
 
 
@@ -53,6 +55,8 @@ class Channel(Protocol):
     """One platform. A class that inherits this has the methods that say what they do by themselves."""
 
     name: str  # of the channel: `telegram`
+    shelf: Shelf  # where files that come in are written (media.py); the frame sets it before `open`, and
+    outbox: Path  # where those lie that go out: `media.opened(one, self.outbox)`
     keyed: bool  # the platform shows one key once, however often it is sent
     stale_s: float = 120.0  # a platform that is there says so (`Take.alive`) at least this often; 30 at least
     shows: bool = False  # whether it wants `show` to be called

@@ -23,6 +23,7 @@ from bubbles.channels.gate import Gate
 from bubbles.channels.inbound import Inlet
 from bubbles.channels.link import Link
 from bubbles.channels.liveness import Liveness
+from bubbles.channels.media import Shelf
 from bubbles.channels.outbound import Outlet
 from bubbles.channels.pairing import Book
 from bubbles.channels.policy import Rules
@@ -65,6 +66,7 @@ class Frame:
             progress=settings.progress,
             hints=settings.hints,
         )
+        channel.shelf, channel.outbox = Shelf(home.media(name)), self._out.path / "media"
         self.outlet = Outlet(self.desk, once=daemon.once)
         self.liveness = Liveness(channel.stale_s, asyncio.get_running_loop().time)
         self._book = Book(home, name)
@@ -84,6 +86,7 @@ class Frame:
             self._in.prepare()
             self._out.prepare()
             self._out.recover()
+            self.channel.shelf.prepare()
             self.daemon.busy = lambda: self._door.answering > 0 or self.desk.sending > 0
             if self.daemon.once:
                 await self._once()

@@ -33,13 +33,16 @@ from bubbles.programs.platforms import built, check, look
 
 async def serve(daemon: Daemon) -> None:
     """Be the channel's daemon until told to stop."""
+    from bubbles import config
     from bubbles.channels.frame import run as be  # a channel that is none has no use for it
     from bubbles.channels.policy import Rules
     from bubbles.channels.settings import Settings
 
     name = daemon.args[0]
     channel, section = built(daemon.home, name)
-    await be(daemon, channel, Settings(on_uncertain=section.on_uncertain), Rules.of(section, pairs=channel.pairs))
+    shared = config.load(daemon.home, "channels").channels
+    settings = Settings(on_uncertain=section.on_uncertain, progress=shared.send_progress, hints=shared.send_tool_hints)
+    await be(daemon, channel, settings, Rules.of(section, pairs=channel.pairs))
 
 
 def main(argv: list[str] | None = None) -> None:
