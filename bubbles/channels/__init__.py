@@ -6,6 +6,10 @@
     link.py       the connection, and its end               liveness.py   whether the platform is still there
     gate.py       who is heard, and who is let in           policy.py     by which rules
     pairing.py    who was let in, on disk                   texts.py      what a channel itself says
+    split.py      a long text in pieces                     markdown.py   the dialects of platforms
+    mentions.py   who is meant by <@id>                     pace.py       how fast a platform is spoken to
+    drafts.py     words that grow before a reader's eyes    progress.py   what else is shown while a turn goes on
+    media.py      files that come in and go out             settings.py   what the owner, and a test, may decide
 
 `CHANNELS` names where each platform's class is found, so that listing them loads none of them. A channel is made with its section of the
 configuration (config/channels.py) alone.
