@@ -37,7 +37,7 @@ class Built(TestChannel):
 
     def __init__(self, section: Telegram) -> None:
         token = section.token.get_secret_value()
-        super().__init__("telegram", token, keyed=False, most=0, stale_s=120, poll_s=0.3, timeout_s=0.5, shows=False)
+        super().__init__("telegram", token, keyed=False, most=0, stale_s=120, poll_s=0.3, timeout_s=0.5, shows=False, drafts=False)
 
 
 @pytest.mark.parametrize("place", ["credential", "environment", "config.json"])
@@ -45,7 +45,7 @@ def test_a_channel_takes_its_token_from_the_first_that_has_one(home: Home, tmp_p
     places = ["credential", "environment", "config.json"]
     with platform() as chats:
         said = {name: chats.url if name == place else _NOBODY.format(name) for name in places[places.index(place) :]}  # later ones have a wrong one
-        home.config.write_text(json.dumps({"version": 1, "channels": {"telegram": {"enabled": True, "token": said["config.json"]}}}))
+        home.config.write_text(json.dumps({"version": 1, "channels": {"telegram": {"enabled": True, "owners": ["7"], "token": said["config.json"]}}}))
         home.config.chmod(0o600)
         env = {**os.environ, **ENV, "CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
         (tmp_path / "credentials").mkdir()
