@@ -101,7 +101,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """What goes to a chat. `origin`: "reply", "tool", "apology", "notice", "shell" or "job" (an outcome told to cron)."""
+    """What goes to a chat. `origin`: "reply", "progress", "tool", "apology", "notice", "shell" or "job" (an outcome told to cron)."""
 
     id: str
     at: float

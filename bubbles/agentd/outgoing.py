@@ -128,6 +128,13 @@ class Outgoing:
         self.send(message, sync=False)
         await self._commit.sync(partial(self._queue(address.channel).sync, id))
 
+    def progress(self, id: str, text: str, spoke: UserSpoke, *, session: str, turn: str) -> None:
+        """Tell a chat in the middle of a turn what the model says beside its calls; without haste. Raises TryAgain where the disk is full."""
+        if has_queue(spoke):
+            at, address = time.time(), spoke.address
+            place = address.channel, address.chat, text, address.thread
+            self.send(Outbound(id, at, *place, session=session, turn=turn, origin="progress"), sync=False)
+
     def notify(self, id: str, text: str, inbound: Inbound) -> None:
         """Answer a message with words of the program's own, which belong to no turn. Raises TryAgain where the disk is full."""
         if inbound.channel in (TERMINAL, "cron"):

@@ -19,7 +19,7 @@ from bubbles.agentd import apology
 from bubbles.agentd.compaction import SOFT, Compaction, NoSummary, Stretch
 from bubbles.agentd.outgoing import has_queue
 from bubbles.agentd.pictures import Pictures
-from bubbles.agentd.posting import Post
+from bubbles.agentd.posting import Post, sent
 from bubbles.agentd.request import Request, Tools, compose
 from bubbles.agentd.texts import told
 from bubbles.errors import BubblesError, ContextTooLong, ModelError, NotAuthorized, OverBudget, Rejected
@@ -142,7 +142,18 @@ class Perform:
         if answer.calls and answer.text:
             self._show("text_end", {})  # what was streamed was progress, not the reply
         await self._actor.record(answer)  # what its calls do is synced before they begin, and this with it
+        if answer.calls and answer.text.strip():
+            self._tell_progress(turn, ask, answer.text)
         self._agent.books.note(ask, self._session.key, turn, answer.usage, model=answer.model, provider=answer.provider)
+
+    def _tell_progress(self, turn: Turn, ask: str, text: str) -> None:
+        """Text beside calls is a message of its own where a person waits in a chat. It may be missed: nothing is held up by it, nor said twice."""
+        if turn.origin != "user" or not self._agent.settings.channels.send_progress or sent(turn) >= self._session.limits.outbound:
+            return
+        id = f"{turn.id}.p{ask.rpartition('.')[2]}"
+        for k, spoke in enumerate(turn.to):
+            with contextlib.suppress(OSError, BubblesError):
+                self._agent.outgoing.progress(f"{id}.{k}", text.strip(), spoke, session=self._session.key, turn=turn.id)
 
     async def _learn(self, turn: Turn, error: ContextTooLong, model: str, provider: str, place: int) -> None:
         """A request was too long: the model reads less than was believed, or counts more. Where it does not say what, half of it is tried."""

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
-from bubbles.config.section import ApiKey, Name, Promised, Secret, Section, Url, not_yet, plain
+from bubbles.config.section import ApiKey, Name, Promised, Secret, Section, Url, plain
 from bubbles.errors import DataError
 from bubbles.messages import Address
 
@@ -207,9 +207,9 @@ class WhatsApp(Grouped):
 class Channels(Section):
     """The section `channels`: what holds for all of them, and each platform. The terminal is always on and has no settings."""
 
-    # What the first two decide is the platforms' alone, and no platform is built yet; the terminal shows everything and names its own session.
-    send_progress: Annotated[StrictBool, not_yet("keeping progress from a chat", True)] = True  # text that comes beside tool calls
-    send_tool_hints: Annotated[StrictBool, not_yet("keeping tool hints from a chat", True)] = True  # what is called: read_file("…")
+    # What the first two decide is the platforms' alone; the terminal shows everything and names its own session.
+    send_progress: StrictBool = True  # text that comes beside tool calls
+    send_tool_hints: StrictBool = True  # what is called: read_file("…"), where a message can be edited
     session_mode: Literal["channel", "user", "global"] = "channel"  # a session for each chat, for each person, or one for all
     people: Annotated[dict[str, list[str]], AfterValidator(_people)] = Field(default_factory=dict)  # {NAME: [telegram:42]}, for mode user
     dingtalk: DingTalk = Field(default_factory=DingTalk)

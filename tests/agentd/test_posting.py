@@ -120,6 +120,16 @@ def test_what_is_no_file_of_the_session_is_not_sent(town: World, path: str) -> N
     assert not folder.exists() or not [*folder.iterdir()]
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_text_beside_calls_is_told_at_once_where_that_is_wanted(home: Home, wanted: bool) -> None:
+    home.prepare()
+    script = {"rules": [{"when": "look", "times": 1, "reply": "I look.", "calls": [call("list_dir", path=".")]}], "default": {"reply": "done"}}
+    with world(home, script, channels__send_progress=wanted) as w:
+        w.start()
+        heard(w, "look")
+        assert [(one["origin"], one["text"]) for one in out(w)] == [("progress", "I look.")] * wanted + [("reply", "done")]
+
+
 def test_in_a_private_chat_nobody_is_found(town: World) -> None:
     town.fake.play(calls(call("find_person", query="Ann")))
     heard(town, "post it")

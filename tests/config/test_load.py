@@ -215,8 +215,6 @@ def test_every_fault_is_told_at_once(home: Home) -> None:
         ({"channels": {"telegram": {"enabled": True}}}, "channels.telegram.enabled to false"),
         ({"tools": {"web": {"search": {"api_key": "tvly-secret"}}}}, 'tools.web.search.api_key to ""'),
         ({"tools": {"mcpServers": {"a": {"command": "x"}}}}, "tools.mcp_servers to {}"),
-        ({"channels": {"sendProgress": False}}, "channels.send_progress to true"),
-        ({"channels": {"sendToolHints": False}}, "channels.send_tool_hints to true"),
         ({"gateway": {"port": 8080}}, "gateway.port to 0"),
         ({"gateway": {"host": "0.0.0.0"}}, 'gateway.host to "127.0.0.1"'),
     ],
