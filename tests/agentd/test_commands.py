@@ -613,3 +613,13 @@ def test_where_modeld_is_away_they_answer_all_the_same(shared: Room, tmp_path: P
     assert "does not answer just now" in status
     assert "Tools: " in prompt
     assert model.startswith("model: x   (this session)\nModel: x (")
+
+
+def test_a_code_is_for_a_private_chat_of_the_owners_or_the_terminal(room: Room) -> None:
+    assert room.give("/pair") == told("pair help", "en")
+    assert room.give("/pair ABCDEFGH king") == told("pair help", "en")
+    assert room.give("/pair ABCDEFGH", is_group=True) == told("pair not here", "en")
+    assert room.give("/pair ABCDEFGH") == told("no such code", "en")
+    assert room.give("/pair ABCDEFGH owner", channel="cli", owner=False) == told("no such code", "en")
+    assert room.give("/pair ABCDEFGH", owner=False) == told("owner only", "en", name="pair")
+    assert room.broken("/pair ABCDEFGH") == told("no such code", "en")
