@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -36,6 +38,7 @@ from bubbles.workspace import Grant, Workspace, WritePolicy
 
 _NOTES = ("SOUL.md", "MEMORY.md")
 _HEARD_S, _HEARD_TOKENS = 6 * 3600.0, 200  # how long overheard words are worth showing, and how much of each
+_NOT_A_NAME = re.compile(r"[\s/\\,\"'`$&|;<>\[\]*?!~]+")
 _EDITED = "[edited: this is what an earlier message of theirs says now]"
 _OWN_S, _OWN_TOKENS = 30 * 86_400.0, 1000  # the same of what the assistant wrote there itself: an answer may come late
 _PROMPT_MOST = 12_000  # tokens of a system prompt; of a small window a quarter at most
@@ -186,7 +189,10 @@ class Session:
         source = Path(media.path)
         if source.parent != self.home.media(channel):
             return media
-        target = self.folder.path / "data" / safe(media.name or source.name)
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(source).st_mode):  # a link would lead somebody's tools elsewhere
+                return media
+        target = self.folder.path / "data" / _kept_name(media.name or source.name)
         other = target.with_name(f"{safe(source.stem)}-{target.name}")  # a channel gives each file that it downloads a name of its own
         if os.path.lexists(other) or (os.path.lexists(target) and os.path.lexists(source)):
             target = other
@@ -367,6 +373,21 @@ class Session:
 
     def close(self) -> None:
         self.history.close()
+
+
+def _kept_name(name: str) -> str:
+    """What a file that came along is called: as its sender called it, as far as that is one plain word of at most 120 bytes with its ending.
+
+    >>> _kept_name("报告 (1).pdf"), _kept_name("../../.bashrc"), _kept_name("a.txt")
+    ('报告_(1).pdf', 'bashrc', 'a.txt')
+    """
+    if name.isascii() and safe(name) == name:
+        return name
+    plain = "".join(sign if sign.isprintable() else "" for sign in name.rpartition("/")[2])
+    stem, ending = os.path.splitext(_NOT_A_NAME.sub("_", plain).lstrip("._-"))
+    ending = ending if len(ending.encode()) <= 16 else ""
+    kept = stem.encode()[: 120 - len(ending.encode())].decode("utf-8", "ignore") + ending
+    return kept if kept.strip("._-") else safe(name)
 
 
 def _is_plain(messages: list[dict[str, Any]]) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bubbles.agentd.chats import Chats
 from bubbles.agentd.posting import QUEUE, sent
+from bubbles.agentd.session import _kept_name
 from bubbles.kernel.events import Call, ModelAnswered, ModelAsked, ToolFinished, ToolStarted, UserSpoke, header, to_line
 from bubbles.kernel.turn import Turn
 from bubbles.messages import Address, Sender
@@ -118,6 +122,16 @@ def test_what_is_no_file_of_the_session_is_not_sent(town: World, path: str) -> N
     assert not [one for one in out(town) if one["origin"] == "tool"]
     folder = town.home.outbound("town") / "media"
     assert not folder.exists() or not [*folder.iterdir()]
+
+
+@given(name=st.text(max_size=200) | st.sampled_from(["..", "/", "a/../b.txt", "x" * 300 + ".pdf", "报告" * 100 + ".docx", "\u202eexe.txt", ""]))
+def test_any_name_of_a_file_becomes_one_that_stays_in_its_directory(name: str) -> None:
+    kept = _kept_name(name or "made-by-the-channel")
+    assert "/" not in kept
+    assert kept not in ("", ".", "..")
+    assert len(kept.encode()) <= 120
+    assert kept.isprintable()
+    assert os.path.splitext(_kept_name("报告.pdf"))[1] == ".pdf"
 
 
 @pytest.mark.parametrize("wanted", [True, False])
