@@ -152,6 +152,17 @@ def test_media_go_after_a_day_unless_a_message_names_them(home: Home) -> None:
     assert gone(home, 1.5) == wanted
 
 
+def test_files_on_their_way_out_go_when_their_message_waits_no_more(home: Home) -> None:
+    folder = home.outbound("telegram") / "media"
+    for name in ("waits.png", "held.png", "done.png", "nobody.png"):
+        file(folder / name)
+    for id, state in (("t.0", "new"), ("t.1", "held"), ("t.2", "done")):
+        name = {"new": "waits", "held": "held", "done": "done"}[state]
+        outbound(home, id, state, media=(Media(str(folder / f"{name}.png")),))
+    assert gone(home, 0.9) == set()
+    assert gone(home, 1.1) == {f"spool/outbound/telegram/media/{name}.png" for name in ("done", "nobody")}
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"media":"x"}\n', b'{"media":[1,{"path":7},{}]}\n', b"[]\n"])
 def test_what_cannot_be_read_is_borne(home: Home, content: bytes) -> None:
     waiting, done = inbound(home, "telegram-1", "new"), inbound(home, "telegram-2")
