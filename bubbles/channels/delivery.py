@@ -94,7 +94,7 @@ class Delivery:
 
     async def _advance(self) -> float | None:
         desk, receipt = self._desk, self._receipt()
-        if receipt.settled == "delivered" or (self.message.origin == "progress" and desk.channel.drafts):  # there a draft has shown it, and stays
+        if receipt.settled == "delivered":
             return self._finish()
         if (wait_s := receipt.until - desk.now()) > 0 and wait_s <= LONGEST_S:  # further ahead, it was written by a clock that was wrong
             return wait_s

@@ -41,7 +41,7 @@ _FORGOTTEN_S = 3600.0  # a draft that nothing was heard of
 
 @dataclass(slots=True)
 class Draft:
-    """One message that grows. `state`: growing, said (the reply is in the queue), finish (it stays as it is), remove, gone."""
+    """One message that grows. `state`: growing, said (the reply is in the queue), ended (calls follow), remove, gone."""
 
     address: Address
     turn: str
@@ -114,13 +114,12 @@ class Drafts:
 
     def _leave(self, address: Address, which: Callable[[Draft], bool]) -> None:
         for draft in self._at(address):
-            if draft.state == "growing" and which(draft):
+            if draft.state in ("growing", "ended") and which(draft):
                 self._turn_to(draft, "remove")
 
     def _end_progress(self, draft: Draft) -> None:
         if self._progress and draft.words.strip():
-            draft.hints = []
-            self._turn_to(draft, "finish")
+            self._turn_to(draft, "ended")
         else:
             draft.words, draft.is_full = "", False
 
@@ -145,13 +144,12 @@ class Drafts:
     # what the reply asks
 
     async def claim(self, message: Outbound) -> str:
-        """The id of the draft whose place a reply takes, "" where there is none. Nobody edits it from now on; `drop` forgets it."""
-        if message.origin != "reply" or not message.turn:
-            return ""
+        """The id of the draft whose place a reply or text beside calls takes, "" where there is none. Nobody edits it any more; `drop` forgets it."""
+        states = {"reply": ("growing", "said"), "progress": ("ended",)}.get(message.origin, ())
         for draft in self._at(Address(message.channel, message.chat, message.thread)):
-            if draft.turn == message.turn and draft.state in ("growing", "said"):
+            if draft.turn == message.turn and draft.state in states:
                 async with draft.lock:  # an edit that is under way would come after the reply
-                    if draft.state not in ("growing", "said"):
+                    if draft.state not in states:
                         continue
                     draft.state = "gone"
                     if draft.id:
@@ -198,11 +196,11 @@ class Drafts:
                     if isinstance(error, Unconfirmed | TimeoutError) and not draft.id:
                         self._refused(draft)  # another one might stand beside it
                     draft.next += max(1.0, self._channel.draft_s)
-            if draft.state in ("finish", "remove") and self._now() - draft.since > _LATEST_S:
+            if draft.state == "remove" and self._now() - draft.since > _LATEST_S:
                 self._forget(draft)
 
     def _is_shown(self, draft: Draft) -> bool:
-        return draft.state == "said" or (draft.state == "growing" and (not draft.text or draft.is_full or draft.shown == draft.text))
+        return draft.state in ("said", "ended") or (draft.state == "growing" and (not draft.text or draft.is_full or draft.shown == draft.text))
 
     async def _advance(self, draft: Draft) -> None:
         match draft.state:
@@ -210,13 +208,6 @@ class Drafts:
                 text, whole = self._fitted(draft), draft.text
                 await self._show(draft, text)
                 draft.shown = whole
-            case "finish":
-                for n, text in enumerate(self._parts(draft, draft.text)):
-                    if n == 0:
-                        await self._show(draft, text)
-                    else:
-                        await self._channel.draft(draft.address, text)
-                self._forget(draft)
             case "remove":
                 if draft.id:
                     await self._channel.undraft(draft.address, draft.id)

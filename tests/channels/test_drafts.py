@@ -112,7 +112,8 @@ class Hall:
         id = f"{turn}.{n}.0"
         self.queue.put(id, to_dict(Outbound(id, self.clock.now, "memory", "a", text, turn=turn, **more)))
         self.outlet.ring()
-        self.tell("say", {"n": n, "text": text}, turn)
+        if more.get("origin", "reply") == "reply":
+            self.tell("say", {"n": n, "text": text}, turn)
 
     @property
     def texts(self) -> list[str]:
@@ -205,6 +206,7 @@ def test_words_beside_calls_stay_as_they_are_and_the_reply_comes_after(tmp_path:
     async def story(hall: Hall) -> None:
         await stream(hall, "Let me look.")
         hall.tell("text_end", {})
+        hall.say("Let me look.", 7, origin="progress")
         hall.tell("tool", {"name": "exec", "hint": 'exec("ls `x`")', "state": "start"})
         await asyncio.sleep(3)
         assert hall.texts == ["Let me look.", "▸ `exec(\"ls 'x'\")` …"]
@@ -218,6 +220,7 @@ def test_progress_that_is_longer_than_a_message_is_all_there(tmp_path: Path) -> 
     async def story(hall: Hall) -> None:
         await stream(hall, "word " * 40)
         hall.tell("text_end", {})
+        hall.say("word " * 40, 7, origin="progress")
 
     assert told(tmp_path, story).texts == split("word " * 40, 64)
 
@@ -232,6 +235,18 @@ def test_where_progress_is_not_wanted_the_reply_takes_its_place(tmp_path: Path) 
         hall.say("Two files.")
 
     assert told(tmp_path, story, progress=False, hints=False).texts == ["Two files."]
+
+
+def test_words_beside_calls_that_nobody_sends_go_with_the_turn(tmp_path: Path) -> None:
+    async def story(hall: Hall) -> None:
+        await stream(hall, "I look.", gap_s=2)
+        hall.tell("text_end", {})
+        await stream(hall, "Two", gap_s=2)
+        assert hall.texts == ["I look. …", "Two …"]
+        hall.say("Two files.")
+        hall.tell("state", {"now": "end"})
+
+    assert told(tmp_path, story).texts == ["Two files."]
 
 
 def test_a_turn_that_ends_without_words_leaves_nothing(tmp_path: Path) -> None:
@@ -421,6 +436,7 @@ def test_every_reply_is_there_once_and_in_order_whatever_the_drafts_go_through(e
                     hall.channel.faults.setdefault("final", []).append(Unconfirmed("ended"))
         await asyncio.sleep(200)
         hall.tell("state", {"now": "end"}, f"t{turn}")
+        hall.tell("state", {"now": "begin"}, "another")  # which takes along what a killed process did not
 
     with tempfile.TemporaryDirectory() as root:
         hall = told(Path(root), story)
