@@ -24,6 +24,7 @@ from bubbles.spool import Queue
 from tests.agentd.test_chain import call
 from tests.agentd.test_chats import chats, message
 from tests.agentd.world import World, world
+from tests.fakes.start import platform
 
 OWNER, GUEST = Sender("7", "Ann", owner=True), Sender("8", "Bob")
 
@@ -148,6 +149,16 @@ def test_in_a_private_chat_nobody_is_found(town: World) -> None:
     town.fake.play(calls(call("find_person", query="Ann")))
     heard(town, "post it")
     assert results(town, "town-42")[-1] == "no members: this is no group"
+
+
+def test_in_a_group_people_are_found_by_their_names_at_the_channel(home: Home) -> None:
+    home.prepare()
+    with world(home, calls(call("find_person", query="an"))) as w, platform() as fake:
+        w.start()
+        w.channel("test", fake)
+        fake.say("post it", chat="g", is_group=True, mentioned=True)
+        w.until(lambda: w.ends("test-g"))
+        assert results(w, "test-g") == ["<@7> Ann"]
 
 
 @pytest.mark.parametrize("was_queued", [True, False])
