@@ -9,7 +9,10 @@ from typing import Any
 from bubbles.errors import ModelDown, Rejected
 from bubbles.messages import scrub
 from bubbles.providers.failure import from_object
+from bubbles.providers.lenient import counted
 from bubbles.providers.provider import Answer, Ask
+
+_NAME_MOST = 200  # characters of a model's name
 
 
 class Draft:
@@ -67,7 +70,7 @@ class Draft:
             raise ModelDown("an answer that is not an object")
         if body.get("error"):
             raise from_object(body)
-        self._model = str(body.get("model") or self._model)
+        self._model = _named(body.get("model")) or self._model
         self._usage = _usage(body.get("usage")) or self._usage
         choices = body.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -133,7 +136,13 @@ def _text(content: Any) -> str:
     return ""
 
 
+def _named(model: Any) -> str:
+    """What a model calls itself, as far as that is a name."""
+    return scrub(model[:_NAME_MOST]) if isinstance(model, str) else ""
+
+
 def _usage(usage: Any) -> dict[str, int]:
+    """The counts that a provider tells; none at all where what it tells of the whole cannot be so."""
     if not isinstance(usage, dict):
         return {}
     details = usage.get("prompt_tokens_details")
@@ -142,4 +151,6 @@ def _usage(usage: Any) -> dict[str, int]:
     said = usage.get("completion_tokens_details")
     counts = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens"), "cached": cached or 0}
     counts |= {"cache_write": written or None, "reasoning": (said.get("reasoning_tokens") if isinstance(said, dict) else None) or None}
-    return {name: int(count) for name, count in counts.items() if isinstance(count, int | float) and count >= 0}
+    if any(counts[name] is not None and counted(counts[name]) is None for name in ("input", "output")):
+        return {}
+    return {name: count for name, value in counts.items() if (count := counted(value)) is not None}

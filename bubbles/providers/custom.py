@@ -24,14 +24,15 @@ from bubbles.providers import Entry, catalogue, revealed
 from bubbles.providers.address import is_here
 from bubbles.providers.answer import Draft
 from bubbles.providers.body import body
-from bubbles.providers.failure import from_response, no_json
-from bubbles.providers.http1 import Broken
+from bubbles.providers.failure import from_response, no_json, refuses, too_large
+from bubbles.providers.http1 import ANSWER_MOST, Broken
+from bubbles.providers.lenient import parsed
 from bubbles.providers.origin import Exchange, Origin
 from bubbles.providers.provider import Answer, Ask, Capabilities, able
 from bubbles.providers.sse import Events
 from bubbles.providers.traits import UNKNOWN
 
-_ANSWER_MOST = 32 << 20  # bytes of one answer
+_NO_EVENT = (b"{", b"[", b"<")  # how what is no stream of events begins, whatever it is called
 _STREAM_S = 10  # a stream may take this many times the time-out in all; the time-out itself is for its beginning
 _LEARN_S = 5.0
 _REST_S = 0.1
@@ -74,15 +75,18 @@ class Custom:
         """
         streamed = on_text is not None and self._streams
         path, data, headers = self._asked(ask, streamed=streamed)
-        draft = self._draft(ask)
+        draft, first = self._draft(ask), b""
         total_s = ask.timeout_s * (_STREAM_S if streamed else 1)
         try:
             async with self._request("POST", path, data, ask.timeout_s, total_s, headers) as response:
                 if streamed and "json" not in response.content_type and response.content_type != "text/html":
-                    return await _streamed(response, draft, on_text or nobody, ask)
-                return _whole(await read(response), response.headers, draft, on_text or nobody)
+                    response.read_for_sense()
+                    first = await _first(response, draft, ask)
+                    if first.lstrip()[:1] not in _NO_EVENT:
+                        return await _streamed(response, first, draft, on_text or nobody, ask)
+                return _whole(first + await read(response, len(first)), response.headers, draft, on_text or nobody)
         except Rejected as error:
-            if streamed and "stream" in error.text.lower():
+            if streamed and refuses(error, "stream", "streaming"):
                 self._streams = False
                 raise ModelDown(f"it does not stream; asking for whole answers from here on ({error.text})") from error
             raise
@@ -165,19 +169,30 @@ class Custom:
         return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
-async def _streamed(response: Exchange, draft: Draft, on_text: Callable[[str], None], ask: Ask) -> Answer:
+async def _first(response: Exchange, draft: Draft, ask: Ask) -> bytes:
+    """How a body begins, as far as a byte that tells what it is."""
+    first, size = b"", 0
+    while not first.strip() and (block := await _block(response, draft, ask)):
+        first, size = first.strip() + block, size + len(block)
+        if size > ANSWER_MOST:
+            raise too_large()
+    return first
+
+
+async def _streamed(response: Exchange, first: bytes, draft: Draft, on_text: Callable[[str], None], ask: Ask) -> Answer:
     """The answer of an event stream. One that ends before it says why it ends was cut; comments and empty chunks do not keep one alive."""
     events, size, done, so_far = Events(), 0, False, draft.so_far
-    response.read_for_sense()
-    while not done and (block := await _block(response, draft, ask)):
+    block = first
+    while not done and (block := block or await _block(response, draft, ask)):
         size += len(block)
-        if size > _ANSWER_MOST:
-            raise _too_large()
+        if size > ANSWER_MOST:
+            raise too_large()
         for event in events.feed(block):
             done = _event(event, draft, on_text) or done
         if draft.so_far != so_far:
             so_far = draft.so_far
             response.made_sense(ask.pause_s)
+        block = b""
     if done:
         await _rest(response)
     else:
@@ -206,10 +221,13 @@ async def _rest(response: Exchange) -> None:
 
 def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
     """Take in one event; whether it is the last."""
+    event = event.strip()
+    if not event:
+        return False
     if event == b"[DONE]":
         return True
     try:
-        chunk = json.loads(event.decode())
+        chunk = parsed(event)
     except (ValueError, RecursionError):
         raise ModelDown.midway("the stream was cut, or is none of chunks") from None
     try:
@@ -224,27 +242,23 @@ def _event(event: bytes, draft: Draft, on_text: Callable[[str], None]) -> bool:
 
 def _whole(data: bytes, headers: Mapping[str, str], draft: Draft, on_text: Callable[[str], None]) -> Answer:
     try:
-        parsed = json.loads(data)
+        body = parsed(data)
     except (ValueError, RecursionError):
         raise no_json(data, headers) from None
-    answer = draft.whole(parsed)
+    answer = draft.whole(body)
     if answer.text:
         on_text(answer.text)
     return answer
 
 
-async def read(response: Exchange) -> bytes:
-    """All of a response. Raises Rejected where that is too much."""
+async def read(response: Exchange, size: int = 0) -> bytes:
+    """What is left of a response of which so many bytes have come. Raises Rejected where that is too much."""
     data = bytearray()
     while block := await response.block():
         data += block
-        if len(data) > _ANSWER_MOST:
-            raise _too_large()
+        if size + len(data) > ANSWER_MOST:
+            raise too_large()
     return bytes(data)
-
-
-def _too_large() -> ModelError:
-    return Rejected(f"an answer of more than {_ANSWER_MOST >> 20} MiB")
 
 
 def _window(item: dict[str, Any]) -> int:

@@ -6,13 +6,14 @@ gateways pass on the words of others.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from bubbles import log
 from bubbles.errors import ContextTooLong, ModelDown, ModelError, NotAuthorized, RateLimited, Rejected
+from bubbles.providers.http1 import ANSWER_MOST
+from bubbles.providers.lenient import parsed
 from bubbles.providers.retry import retry_after_s
 
 _TEXT_MOST = 400  # characters of a provider's words that an error carries
@@ -34,14 +35,20 @@ _NO_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "insufficient_b
 _NO_MONEY |= {"exceeded_current_quota_error"}  # Moonshot
 _FILTERED = {"content_filter", "content_policy_violation", "data_inspection_failed", "datainspectionfailed", "responsibleaipolicyviolation", "1301"}
 _NO_MODEL = re.compile(r"model\b.{0,80}\b(does not exist|not found)|model_not_found")  # SiliconFlow, with status 400
+_UNKNOWN = re.compile(  # an option that a model does not take, in whatever words
+    r"un(supported|known|recogni[sz]ed|expected)|not (be )?(support|recogni[sz]ed|permitted|allowed|accept|available|implemented|compatible)"
+    r"|does(n't| not) (support|accept|allow|take)|do(n't| not) support|(is|are)(n't| not) (valid|a valid) (param|arg)|deprecated|extra (input|field)"
+    r"|\brange\b|invalid (param|arg|value|field)|only .{0,40}(is|are) (supported|allowed)|must be|cannot be (set|used|specified)|no such"
+)
 _OF_WORDS = {0, 400, 403, 422}  # what is refused so may be refused for what stands in it
+_POLICY = "the provider's content policy refused it: say it otherwise"
 _LOOK_AT_URL = "look at the provider's base_url: it usually ends in /v1"
 
 
 def from_response(status: int, body: bytes, headers: Mapping[str, str], now: float) -> ModelError:
     """The error that an HTTP answer other than 200 tells of. `headers` by lower-case name; `now` in epoch seconds."""
     try:
-        told = json.loads(body)
+        told = parsed(body)
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict | list):
@@ -63,6 +70,21 @@ def from_object(told: Any, status: int = 0, after_s: float = 0.0) -> ModelError:
     words = f"{text} {raw or ''}"
     codes = {str(error.get(key)).lower() for key in ("code", "type", "status") if error.get(key)}
     return _of_status(_status(status, error), words.strip() or "no reason given", " ".join(codes), after_s)
+
+
+def too_large() -> ModelError:
+    """An answer that is not read to its end. What has come of it was paid for."""
+    error = Rejected(f"an answer of more than {ANSWER_MOST >> 20} MiB")
+    error.may_cost = True
+    return error
+
+
+def refuses(error: Rejected, *options: str) -> bool:
+    """Whether it is for an option of the request, by one of its names, that it was refused; what is quoted of a conversation may name it as well."""
+    if error.remedy == _POLICY:
+        return False
+    named = rf"(?<![\w-])({'|'.join(map(re.escape, options))})(?![\w-])"
+    return any(re.search(named, part) and _UNKNOWN.search(part) for part in re.split(r"[.;\n] ", error.text.lower()))
 
 
 def no_json(body: bytes, headers: Mapping[str, str]) -> ModelError:
@@ -94,7 +116,7 @@ def _of_status(status: int, words: str, codes: str, after_s: float, *, json: boo
     if status == 429 or found & {"rate_limit_exceeded", "rate_limit_error", "resource_exhausted"}:
         return RateLimited(said, retry_after_s=after_s)
     if found & _FILTERED or (status == 403 and ("moderation" in lowered or "flagged" in lowered)):
-        return Rejected(said, remedy="the provider's content policy refused it: say it otherwise", of_words=True)
+        return Rejected(said, remedy=_POLICY, of_words=True)
     if status in (401, 403) or _NO_KEY.search(lowered) or found & {"invalid_api_key", "authentication_error", "permission_error"}:
         return NotAuthorized(said, remedy="look at the provider's api_key, and whether it may use this model")
     if status in _BUSY or status >= 500 or (not status and "invalid_request_error" not in found):

@@ -15,12 +15,38 @@ import zlib
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+ANSWER_MOST = 32 << 20  # bytes of one answer, as they are once it is unpacked
 _FRAME_MOST = 64 << 10  # bytes that may come with nothing of the body among them: the head, a chunk's size, the trailers
 _CODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 class Broken(ConnectionError):
     """What came is no response, or not a whole one."""
+
+
+class Unpacked:
+    """A body that comes packed by `coding`; by one that nobody knows it stays as it is.
+
+    Of all of it no more is unpacked than what tells that it is too large.
+    """
+
+    def __init__(self, coding: str) -> None:
+        bits = _CODINGS.get(coding.strip().lower())
+        self._packed = zlib.decompressobj(bits) if bits is not None else None
+        self._room = ANSWER_MOST + 1
+
+    def feed(self, piece: bytes) -> bytes:
+        """What `piece` holds. Raises Broken."""
+        if self._packed is None:
+            return piece
+        if not self._room:
+            return b""
+        try:
+            whole = self._packed.decompress(piece, self._room)
+        except zlib.error as error:
+            raise Broken(f"an answer that cannot be unpacked: {error}") from None
+        self._room -= len(whole)
+        return whole
 
 
 class Response:
@@ -40,7 +66,7 @@ class Response:
         self._pieces: list[bytes] = []
         self._frame = 0  # bytes since the last piece
         self._wrong = ""
-        self._unpacked: zlib._Decompress | None = None
+        self._unpacked: Unpacked | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         # Blanks that pad a chunk's size, and a length beside chunks, which has no meaning then: servers and proxies that send them exist.
         self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True, lenient_chunked_length=True)
@@ -105,8 +131,8 @@ class Response:
             self.kept = self.kept and "content-length" not in self.headers
             if set(coding.lower().replace(" ", "").split(",")) != {"chunked"}:
                 self._wrong = f"a transfer coding that was not asked for: {coding}"
-        if packed := _CODINGS.get(self.headers.get("content-encoding", "").lower()):
-            self._unpacked = zlib.decompressobj(packed)
+        if coding := self.headers.get("content-encoding"):
+            self._unpacked = Unpacked(coding)
 
     def on_body(self, piece: bytes) -> None:
         if self.ended:
@@ -120,7 +146,4 @@ class Response:
     def _unpack(self, pieces: list[bytes]) -> list[bytes]:
         """Packed though nobody asked for that."""
         assert self._unpacked
-        try:
-            return [whole for piece in pieces if (whole := self._unpacked.decompress(piece))]
-        except zlib.error as error:
-            raise Broken(f"an answer that cannot be unpacked: {error}") from None
+        return [whole for piece in pieces if (whole := self._unpacked.feed(piece))]

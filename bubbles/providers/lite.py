@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, TypeVar
@@ -22,8 +23,9 @@ from bubbles.paths import Home
 from bubbles.providers import Entry, catalogue, revealed
 from bubbles.providers.address import is_here, where
 from bubbles.providers.answer import Draft
-from bubbles.providers.failure import no_json
-from bubbles.providers.lite_failure import failure
+from bubbles.providers.failure import refuses
+from bubbles.providers.lenient import parsed
+from bubbles.providers.lite_failure import failure, not_streamed
 from bubbles.providers.lite_request import request
 from bubbles.providers.lite_thoughts import Kept, Thoughts
 from bubbles.providers.provider import Answer, Ask, Capabilities, able
@@ -100,14 +102,14 @@ class Lite:
             prefix=self._prefix,
         )
         asked |= {"extra_headers": self._headers, "timeout": ask.timeout_s * _STREAM_S}
-        seen = library.Seen(line)
+        seen = library.Seen(line, streamed=streamed)
         try:
             async with asyncio.timeout(ask.timeout_s * (_STREAM_S if streamed else 1)):
                 return await self._answer(line, seen, ask, asked, on_text)
         except TimeoutError:
             raise ModelDown.midway(f"no answer from {self._where} in {ask.timeout_s:g} s") from None
         except Rejected as error:
-            found = next((name for name in _OPTIONAL if name in asked and name in error.text.lower()), None)
+            found = next((name for name in _OPTIONAL if name in asked and refuses(error, name)), None)
             if found is None:
                 raise
             refused.add(found)
@@ -121,8 +123,7 @@ class Lite:
         draft, kept = Draft(ask.id), Kept()
         response = await self._told(seen, line.complete(seen, ask.model, **asked), ask.timeout_s)
         if on_text is None:
-            _check(seen)
-            body = response.model_dump()
+            body = _instead(seen) if seen.body else response.model_dump()
             kept.take(_message(body))
             answer = draft.whole(body)
         else:
@@ -138,14 +139,18 @@ class Lite:
         """
         now = asyncio.get_running_loop().time
         until, so_far = now() + ask.timeout_s, draft.so_far
-        while (chunk := await self._next(seen, stream, draft, ask, until - now())) is not None:
+        while not seen.body and (chunk := await self._next(seen, stream, draft, ask, until - now())) is not None:
             body = _plain(chunk)
             kept.take(_message(body))
             if text := draft.feed(body):
                 on_text(text)
             if draft.so_far != so_far:
                 until, so_far = now() + ask.pause_s, draft.so_far
-        _check(seen)
+        if seen.body:
+            kept.take(_message(body := _instead(seen)))
+            answer = draft.whole(body)
+            on_text(answer.text)
+            return answer
         kept.detail(seen.details)
         if not seen.ended or not (stream.received_finish_reason or stream.intermittent_finish_reason):
             raise ModelDown.midway("the stream was cut before the answer's end")
@@ -208,10 +213,13 @@ async def _library() -> Any:
         raise Rejected(f"LiteLLM cannot be loaded: {error}", remedy="install Bubbles again", attempts=0) from error
 
 
-def _check(seen: Any) -> None:
-    """Raises Rejected where a page for people came back, and LiteLLM took it for an answer."""
-    if seen.body:
-        raise no_json(seen.body, seen.headers)
+def _instead(seen: Any) -> dict[str, Any]:
+    """The whole answer that came in the place of a stream. Raises ModelError where it is none, or a page for people."""
+    with suppress(ValueError, RecursionError):
+        body = parsed(seen.body)
+        if isinstance(body, dict) and body.get("choices"):
+            return body
+    raise not_streamed(seen.body, seen.headers)
 
 
 def _plain(chunk: Any) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from bubbles import log
 from bubbles.errors import ModelDown, ModelError, Rejected
-from bubbles.providers.failure import from_object, from_response, no_json
+from bubbles.providers.failure import from_object, from_response, no_json, too_large
+from bubbles.providers.lenient import parsed
 
 # What it puts around a vendor's words.
 _ITS_OWN = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?::| -) ?)+|\. Handle with `litellm\.\w+`\.$")
@@ -22,16 +24,29 @@ _SAYS_SOMETHING = {400, 401, 402, 403, 404, 413, 422, 429, 529}  # 500 is what i
 
 def failure(error: Exception, seen: Any, where: str, now: float) -> ModelError:
     """The ModelError for what LiteLLM raised. `seen`: as lite_library.Seen; `where`: whom it asked; `now` in epoch seconds."""
+    if seen.too_large:
+        return too_large()
     if seen.status and seen.status != 200:
         return from_response(seen.status, seen.body, seen.headers, now)
     if seen.body:
-        return no_json(seen.body, seen.headers)
+        return not_streamed(seen.body, seen.headers)
     causes = list(_causes(error))
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         return Rejected(f"{where}: {log.struck(str(causes[-1]))}", remedy="look at the provider's base_url")
     if seen.requests and not seen.status:
         return ModelDown(f"{where}: {log.struck(str(causes[-1]) or type(causes[-1]).__name__)}")
     return _of_words(str(getattr(error, "message", "") or error), getattr(error, "status_code", None))
+
+
+def not_streamed(body: bytes, headers: Mapping[str, str]) -> ModelError:
+    """The error in a 200 that is no answer: one that says so itself, or something else altogether."""
+    with suppress(ValueError, RecursionError):
+        told = parsed(body)
+        if isinstance(told, list) and told:  # Gemini wraps it once more
+            told = told[0]
+        if isinstance(told, dict) and told.get("error"):
+            return from_object(told)
+    return no_json(body, headers)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

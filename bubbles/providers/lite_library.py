@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -24,6 +25,8 @@ import litellm
 import openai
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
+from bubbles.providers.http1 import Broken
+from bubbles.providers.lite_wire import TooLarge, sound
 from bubbles.providers.sse import Events
 
 _OWN_HTTP = {"anthropic", "gemini", "deepseek", "groq", "minimax", "openrouter"}  # the others it asks through OpenAI's client
@@ -40,6 +43,8 @@ class Seen:
     body: bytes = b""
     ended: bool = True  # a stream has said why it ends, as far as that has to be looked for
     details: list[Any] = field(default_factory=list)  # of reasoning, in a stream
+    streamed: bool = False  # what is expected to come back
+    too_large: bool = False
     response: httpx.Response | None = None
 
     async def close(self) -> None:
@@ -76,7 +81,11 @@ class Line:
         response = await self._http.send(request, stream=True)
         seen.status, seen.response = response.status_code, response
         seen.headers = {name.lower(): value for name, value in response.headers.items()}
-        if response.status_code != 200 or "html" in seen.headers.get("content-type", ""):
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = body = _Sound(response.stream, seen)
+        for name in ("content-encoding", "content-length"):  # of the bytes that came
+            response.headers.pop(name, None)
+        if response.status_code != 200 or "html" in seen.headers.get("content-type", "") or not await body.is_expected():
             seen.body = await response.aread()
         elif self._prefix == "gemini" and "sse" in request.url.query.decode() and isinstance(response.stream, httpx.AsyncByteStream):
             response.stream = _Watched(response.stream, seen)
@@ -87,6 +96,40 @@ class Line:
     async def close(self) -> None:
         """Let go of the connections."""
         await self._http.aclose()
+
+
+class _Sound(httpx.AsyncByteStream):
+    """A body that is no larger than there is room for, unpacked, and with nothing in it that LiteLLM would trip over."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, seen: Seen) -> None:
+        self._stream, self._seen = stream, seen
+        self._blocks = sound(stream, seen.headers.get("content-encoding", ""), events=seen.streamed and seen.status == 200)
+        self._first = b""
+
+    async def is_expected(self) -> bool:
+        """Whether it begins as a stream of events does where one was asked for; this waits for how it begins."""
+        while self._seen.streamed and not self._first.strip() and (block := await self._next()):
+            self._first = self._first.strip() + block
+        return self._first.lstrip()[:1] not in (b"{", b"[", b"<")
+
+    async def _next(self) -> bytes:
+        try:
+            return await anext(self._blocks, b"")
+        except TooLarge:
+            self._seen.too_large = True
+            raise httpx.ReadError("more than there is room for") from None
+        except Broken as error:
+            raise httpx.ReadError(str(error)) from None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        first, self._first = self._first, b""
+        if first:
+            yield first
+        while block := await self._next():
+            yield block
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _Watched(httpx.AsyncByteStream):
@@ -156,6 +199,7 @@ def _quieten() -> None:
     litellm.disable_hf_tokenizer_download = True
     litellm.disable_token_counter = True  # what a provider does not report is not known; it would be estimated and told as if it were
     litellm.disable_streaming_logging = True
+    litellm.REPEATED_STREAMING_CHUNK_LIMIT = sys.maxsize  # else an answer with a hundred equal pieces, a long ruled line, is none
     for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     litellm.ModelResponse.service_tier = None  # its code for Groq reads that of every whole answer, and not every one has it

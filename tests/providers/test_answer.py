@@ -59,7 +59,10 @@ def test_text_in_other_shapes(message: dict[str, Any], text: str) -> None:
         ({}, {"cached": 0}),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}, {"input": 5, "output": 1, "cached": 4}),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None}, {"input": 5, "output": 1, "cached": 0}),
-        ({"prompt_tokens": "many", "completion_tokens": -1}, {"cached": 0}),
+        ({"prompt_tokens": "many", "completion_tokens": -1}, {}),
+        ({"prompt_tokens": 5, "completion_tokens": 10**25}, {}),
+        ({"prompt_tokens": 5, "completion_tokens": float("inf")}, {}),
+        ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": [1]}}, {"input": 5, "output": 1}),
         ("lots", {}),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbles.providers.http1 import Broken, Response
+from bubbles.providers.http1 import ANSWER_MOST, Broken, Response
 
 BODY = b"data: one\n\ndata: two, and a little longer\n\n"
 CHUNKED = b"".join(b"%x;x=y\r\n%b\r\n" % (len(part), part) for part in (BODY[:7], BODY[7:8], BODY[8:])) + b"0\r\nTrailer: t\r\n\r\n"
@@ -206,3 +206,11 @@ def test_over_it_is_let_go_of_without_a_collection(data: bytes) -> None:
         assert left() is None
     finally:
         gc.enable()
+
+
+def test_no_more_is_unpacked_than_what_tells_that_it_is_too_large() -> None:
+    packed = gzip.compress(bytes(3 * ANSWER_MOST), 1)
+    response = Response()
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+    assert sum(map(len, response.feed(head.encode() + packed))) == ANSWER_MOST + 1
+    assert response.ended

@@ -24,7 +24,7 @@ class Raised(Exception):
 
 
 def seen(status: int = 200, body: bytes = b"", requests: int = 1, **headers: str) -> SimpleNamespace:
-    return SimpleNamespace(status=status, body=body, requests=requests, headers=headers)
+    return SimpleNamespace(status=status, body=body, requests=requests, headers=headers, too_large=False)
 
 
 def test_what_came_back_counts_and_not_what_is_made_of_it() -> None:

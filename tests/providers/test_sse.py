@@ -45,3 +45,10 @@ def test_the_cuts_do_not_matter(lines: list[bytes], end: bytes, data: st.DataObj
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert decoded(*pieces) == decoded(stream) == decoded(*(bytes([b]) for b in stream))
+
+
+def test_a_line_may_come_in_a_hundred_thousand_pieces() -> None:
+    events = Events()
+    for _ in range(100_000):  # each of them copied with all before it would be 40 GB
+        assert events.feed(b"datadata") == []
+    assert events.feed(b"\ndata: a\n\n") == [b"a"]
