@@ -70,8 +70,9 @@ def split(text: str, most: int, measure: Measure = characters) -> list[str]:
 
 class _Cutter:
     def __init__(self, text: str, most: int, measure: Measure) -> None:
-        self.text, self.most, self.measure = text, most, measure
-        self.fences = list(_fences(text, most))
+        self.most, self.measure = most, measure
+        self.text = _told_apart(text, most)
+        self.fences = _fences(self.text, most)
         self.starts = [fence.start for fence in self.fences]
 
     def pieces(self) -> list[str]:
@@ -96,7 +97,7 @@ class _Cutter:
         before, after = self._inside(start), self._inside(end)
         if end == len(self.text) and after is None and self.fences and self.fences[-1].close == end and start < end:
             after = self.fences[-1]  # which nobody closes
-        body = self.text[start:end].rstrip()
+        body = self.text[start : min(end, after.close) if after else end].rstrip()
         return (before.again if before else "") + body + ("\n" + after.shut if after else "")
 
     def _fits(self, start: int, end: int) -> bool:
@@ -112,7 +113,7 @@ class _Cutter:
         end = place
         while end < len(text) and text[end].isspace():
             end += 1
-        line = text.rfind("\n", max(place, end - self.most // 8), end) + 1
+        line = text.rfind("\n", max(place - 1, 0, end - self.most // 8), end) + 1
         at_line = line or (place == 0 and end <= self.most // 8)
         return (line or place) if at_line else end
 
@@ -145,7 +146,7 @@ class _Cutter:
         end = self._paragraph(least, reach) or self._line(least, reach) or self._row(start, reach)
         end = end or _last(_SENTENCE, self.text, least, reach) or _last(_WORD, self.text, least, reach)
         end = end or _whole(self.text, start, reach)
-        return self._apart_from_opening(start, end)
+        return self._apart_from_marks(start, self._apart_from_opening(start, end))
 
     def _keeps_whole(self, fence: _Fence) -> bool:
         return fence.end - fence.start <= self.most and self.measure(self.text[fence.start : fence.end]) <= self.most
@@ -154,6 +155,18 @@ class _Cutter:
         """No piece ends with the first line of a fence and nothing in it."""
         fence = self._inside(end)
         return fence.start if fence is not None and start < fence.start and end <= fence.body else end
+
+    def _apart_from_marks(self, start: int, end: int) -> int:
+        """No cut makes the marks of a fence of what stood in the midst of a line: a letter goes along with it."""
+        begin = self._begin(end)
+        if not _FENCE.match(self.text, begin) or self.text[begin - 1] == "\n":
+            return end
+        while begin > start and (self.text[begin - 1] in "`~" or self.text[begin - 1].isspace()):
+            begin -= 1
+        whole = begin
+        while whole > start + 1 and not _parts(self.text, start, whole - 1):
+            whole -= 1
+        return whole - 1 if whole > start + 1 else begin - 1 if begin > start + 1 else end
 
     def _paragraph(self, least: int, reach: int) -> int:
         n = bisect_right(self.starts, reach) - 1
@@ -194,6 +207,18 @@ def _fences(text: str, most: int) -> list[_Fence]:
     if begin:
         found.append(_fence(begin, len(text), len(text) + 1, most))
     return found
+
+
+def _told_apart(text: str, most: int) -> str:
+    """`text` with a line of its own for what stands behind the marks of a fence, where that is too long to be said with every piece."""
+    found, done = [], 0
+    for fence in _fences(text, most):
+        match = _FENCE.match(text[text.rfind("\n", 0, fence.start) + 1 : fence.body].rstrip("\n"))
+        if match and utf8(match[3]) > most // 4:
+            marks = fence.body - len(match[3]) - (text[fence.body - 1] == "\n")
+            found += [text[done:marks], "\n"]
+            done = marks
+    return "".join([*found, text[done:]])
 
 
 def _lines(text: str) -> list[str]:

@@ -116,7 +116,7 @@ def test_settings_that_others_may_write_hold_no_turn(room: Room) -> None:  # noq
 # All that a tool may be told. A new one is thought about here: could it loosen what holds a command?
 TOLD = {
     "path", "content", "offset", "limit", "line_numbers", "old", "new", "replace_all", "edits", "command", "timeout_s", "cwd", "background",
-    "id", "wait_s", "depth",
+    "id", "wait_s", "depth", "to", "text", "files", "query",
 }  # fmt: skip
 LOOSENS = ("sandbox", "network", "bwrap", "jail", "unsafe", "danger", "disable", "privilege", "mount", "bind", "env", "root", "user", "policy")
 

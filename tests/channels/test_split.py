@@ -61,6 +61,10 @@ def test_every_piece_is_within_its_limit_and_not_blank(text: str, most: int, mea
 
 
 @given(mixed, limits)
+@example("x" * 70 + "\u2028" + "```" + "l" * 90 + "\n", 101)  # a cut before marks in the midst of a line
+@example("https://example.com/a?b=c" + "```" + "l" * 90 + "\n\t  ```\n中文的句子", 70)
+@example("- item\n  ```\n" + "x" * 80 + "<@ou_7>", 107)  # a fence with an indentation, kept whole for the next piece
+@example("```" + "l" * 90 + "\ncode\n```\n", 100)  # more behind the marks than can be said again
 def test_every_fence_is_closed_where_it_was_opened(text: str, most: int) -> None:
     for piece in split(text, most):
         opened = ""
