@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbles.kernel.weight import CALL_TOKENS, IMAGE_TOKENS, LONG, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
+from bubbles.kernel.weight import _ASCII, _WIDE, CALL_TOKENS, IMAGE_TOKENS, LONG, MESSAGE_TOKENS, MOST_CHARACTERS, MOST_TOKENS, tokens
 from tests.kernel.weighing import weighing
 
 WEIGHED = Path(__file__).parent / "weighed"
@@ -55,6 +57,21 @@ def test_a_weight_stays_within_what_clipping_relies_on(text: str) -> None:
     assert len(text) <= (tokens(text) + 1) * MOST_CHARACTERS
 
 
+@pytest.mark.parametrize(
+    ("quick", "plain", "letters"),
+    [
+        (_ASCII[0][0], "[A-Z]?[a-z]{1,12}|[A-Z]{1,6}", "aaazAAAZ .7é"),
+        (_ASCII[4][0], r"\s{2,16}|[\n\t]", " \n\t\r\x0b\x1c\u3000\x85x"),
+        (_WIDE[0][0], r"[\u2e80-\u2fff\u3001-\u303f\u31c0-\u9fff\uf900-\ufaff\uff00-\uffef]|[\u2010-\u206f\u3000]{1,3}", "文，、\u3000…—\u200f\u2070x"),
+    ],
+    ids=["words", "blanks", "Chinese"],
+)
+def test_what_is_found_quickly_is_what_the_plain_pattern_finds(quick: re.Pattern[str], plain: str, letters: str) -> None:
+    random, slow = Random(7), re.compile(plain)
+    for text in ("".join(random.choices(letters, k=random.randint(0, 60))) for _ in range(3000)):
+        assert quick.findall(text) == slow.findall(text)
+
+
 @given(st.text(), st.text())
 def test_more_text_weighs_no_less(first: str, second: str) -> None:
     assert tokens(f"{first}\n{second}") + 2 >= max(tokens(first), tokens(second))
@@ -71,6 +88,7 @@ def test_a_long_text_weighs_what_its_pieces_do(name: str) -> None:
     assert tokens(long) == pytest.approx(sum(map(tokens, pieces(long))), rel=0.03)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(sorted(COUNTS)), st.integers(1_000, 60_000)), min_size=8, max_size=20))
 def test_so_does_one_of_many_kinds(parts: list[tuple[str, int]]) -> None:
     texts = {name: (WEIGHED / f"{name}.txt").read_text() for name, _ in parts}

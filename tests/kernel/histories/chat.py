@@ -64,11 +64,11 @@ class Chat:
     def __init__(self, session: Session, tools: Tools, shape: Shape, window: int, judge: Judge, told: Counter[str], *, sees: bool) -> None:
         self.session, self.tools, self.shape, self.judge, self.told, self.sees = session, tools, shape, judge, told, sees
         self.random = Random(0)
-        self._happened = 0
         self._pictures = Pictures(lambda: session.workspace(owner_turn=True))
         (session.folder.path / "data" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n-")
         session.window_tokens, session.thoughts, session.scale = window, shape.reasoning != "drop", 1.0
         session.history.path.unlink(missing_ok=True)
+        (session.folder.path / "MEMORY.md").unlink(missing_ok=True)
         session.refresh()
         session.prefix = Prefix(session.key)
         self._held: list[bytes] = []
@@ -79,8 +79,7 @@ class Chat:
 
     def happen(self, kind: str, seed: int) -> None:
         """Let something of this kind happen."""
-        self._happened += 1
-        self.random, self._kind = Random(seed * 64 + self._happened), kind
+        self.random, self._kind = Random(seed), kind
         if kind in BETWEEN:
             getattr(self, f"_{kind.replace(' ', '_')}")()
         else:
@@ -113,11 +112,11 @@ class Chat:
 
     def _opened(self) -> Turn:
         origin = "system" if self._kind == "silent" else "user"
-        rules = replace(self.session.rules({}), free=frozenset(("read_file",)), consent=frozenset(("write_file",) if self._chance(10) else ()))
+        rules = replace(self.session.rules({}), free=frozenset(("read_file",)), consent=frozenset(("write_file",) if self._chance(15) else ()))
         window = self.session.window_tokens
         base = self.session.base_tokens + self.tools.tokens
         rules = replace(rules, base_tokens=base, window_tokens=window, answer_tokens=min(8192, window // 4), shape=self.shape)
-        rules = replace(rules, interjection="preempt" if self._chance(20) else "join", max_iterations=self.random.choice((1, 3, 10)))
+        rules = replace(rules, interjection="preempt" if self._chance(35) else "join", max_iterations=self.random.choice((1, 3, 10)))
         turn = Turn(self._id(), origin, rules)
         for heard in self.session.heard(_AT):
             self._log(turn, heard)
@@ -145,7 +144,7 @@ class Chat:
         group = self._kind == "group"
         media = tuple(self._media() for _ in range(random.choice((0, 0, 0, 1, 3))))
         said = random.choice(texts.EMPTY) if self._chance(8) else texts.text(random)
-        if self._kind == "huge" and self._chance(40):
+        if self._kind == "huge" and self._chance(60):
             said = texts.huge(random)
         sender = Sender("1", random.choice(("Ann", "Bo]b\n[", "李雷", "\u202eeve", "")), owner=not group or self._chance(30))
         inbound = Inbound(
@@ -249,7 +248,7 @@ class Chat:
         self.told["equal calls at once"] += len({(call.name, call.arguments) for call in calls}) < len(calls)
         said = random.choice(texts.EMPTY) if calls and self._chance(50) else texts.text(random)
         self.told["no words beside calls"] += bool(calls) and not said.strip()
-        if kind == "huge" and self._chance(20):
+        if kind == "huge" and self._chance(35):
             said = texts.huge(random)
         self._note_text(said)
         return ModelAnswered(said, calls, reasoning, used)
@@ -261,7 +260,7 @@ class Chat:
 
     def _call(self) -> Call:
         random = self.random
-        odd = self._kind == "odd ids" or self._chance(10)
+        odd = self._kind == "odd ids" or self._chance(15)
         fresh = f"{random.randrange(16**12):012x}"  # what looks like chance is taken for it
         id = random.choice(texts.IDS).replace("~", fresh) if odd else f"call_{fresh}"
         self.told["ids that are odd or empty"] += odd

@@ -43,7 +43,7 @@ def text(random: Random) -> str:
 
 
 def huge(random: Random, most: int = 0) -> str:
-    """One thing said very often: 8 000 characters at most, one time in twelve 60 000."""
-    most = most or (60_000 if random.random() < 0.08 else 8_000)
+    """One thing said very often: 8 000 characters at most, one time in eight 60 000."""
+    most = most or (60_000 if random.random() < 0.12 else 8_000)
     unit = random.choice(UNITS)
     return unit * (random.randint(most // 10, most) // len(unit))

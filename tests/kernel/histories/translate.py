@@ -5,7 +5,6 @@ LiteLLM takes seconds to load, so it is loaded by the first request that is tran
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
 import json
@@ -35,9 +34,8 @@ def openai(lines: Sequence[bytes], tools: bytes, can: Capabilities) -> Body:
 def anthropic(lines: Sequence[bytes], tools: bytes, can: Capabilities) -> Body:
     """As Anthropic gets it."""
     asked = _asked(lines, tools, can, marked=True)
-    messages, config = asked.pop("messages"), _library().AnthropicConfig()
-    options = config.map_openai_params(copy.deepcopy(asked), {}, ANTHROPIC, False)
-    made: Body = config.transform_request(ANTHROPIC, copy.deepcopy(messages), options, {}, {})
+    messages = asked.pop("messages")
+    made: Body = _library().AnthropicConfig().transform_request(ANTHROPIC, messages, _options("AnthropicConfig", ANTHROPIC, asked), {}, {})
     return made
 
 
@@ -45,10 +43,21 @@ def gemini(lines: Sequence[bytes], tools: bytes, can: Capabilities, model: str =
     """As Gemini gets it."""
     asked = _asked(lines, tools, can, marked=False, prefix="gemini")
     messages = asked.pop("messages")
-    options = _library().GoogleAIStudioGeminiConfig().map_openai_params(copy.deepcopy(asked), {}, model, False)
     from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
 
-    return dict(transform_request_body(copy.deepcopy(messages), model, options, "gemini", {}, None))
+    return dict(transform_request_body(messages, model, _options("GoogleAIStudioGeminiConfig", model, asked), "gemini", {}, None))
+
+
+def _options(config: str, model: str, asked: Body) -> Body:
+    """What stands beside the messages, as the vendor calls it; made anew, for it is altered by what puts a request together."""
+    made: Body = json.loads(_mapped(config, model, json.dumps(asked)))
+    return made
+
+
+@functools.cache
+def _mapped(config: str, model: str, asked: str) -> str:
+    """As JSON. The schemas of the tools take longer than all messages, and are the same in nearly every request."""
+    return json.dumps(getattr(_library(), config)().map_openai_params(json.loads(asked), {}, model, False))
 
 
 def _asked(lines: Sequence[bytes], tools: bytes, can: Capabilities, *, marked: bool, prefix: str = "") -> Body:
