@@ -49,7 +49,7 @@ def session(home: Home) -> Session:
 @pytest.mark.parametrize("zone", ZONES)
 def test_words_of_any_time_are_heard_in_any_zone(home: Home, zone: str, at: float) -> None:
     session = opened(home.root, zone)
-    assert session.spoke(said(at), fresh=False).header.endswith("telegram group · Bo · guest]")
+    assert session.spoke(said(at), fresh=False).header.endswith("telegram group · Bo <@7> · guest]")
     session.overhear(said(at))
     assert session.heard(at)[0].at == at
     session.close()
@@ -60,7 +60,7 @@ def test_the_zone_of_the_machine_is_one_of_them(home: Home, zone: str) -> None:
     argv = [sys.executable, "-c", SCENE, str(home.root), json.dumps([0, LATEST - 1, LATEST])]
     done = subprocess.run(argv, cwd=ROOT, env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Bo · guest]") == 3
+    assert done.stdout.count("Bo <@7> · guest]") == 3
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
