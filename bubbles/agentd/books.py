@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bubbles import log, regular
 from bubbles.agentd import ends
-from bubbles.agentd.spending import COUNTS, FORMAT, VERSION, Days, Entry, Pages, Sum, check, dollars, grouped, month
+from bubbles.agentd.spending import FORMAT, VERSION, Days, Entry, Pages, Sum, check, counted, dollars, grouped, month
 from bubbles.agentd.texts import told
 from bubbles.errors import DataError, Misconfigured, OverBudget, ProtocolError
 from bubbles.kernel.events import UserSpoke, from_line, read_header
@@ -62,7 +62,7 @@ class Books:
     ) -> None:
         """Book a request: what the provider counted (`usage`), or why it was `lost` on the way. `turn`: the one that it was for, if any."""
         origin, job = whose(turn.origin, turn.spoken) if turn is not None else ("user", "")
-        counts: dict[str, Any] = _counted(usage or {})
+        counts: dict[str, Any] = counted(usage or {})
         of_turn = turn.id if turn is not None else ""
         self.book(Entry(ask, self._now(), session, of_turn, origin, job, kind, model, provider, lost, **counts))
 
@@ -202,9 +202,21 @@ class Books:
         if not self._day[0] <= now < self._day[1]:
             self._day = self.days.bounds(now)
             pending = [entry for entry in self._unwritten if self._day[0] <= entry.at < self._day[1]]
-            found = grouped([*Pages(self._home).entries(*self._day), *pending], lambda entry: entry.is_unattended)
+            pages = Pages(self._home)
+            found = grouped([*pages.entries(*self._day), *pending], lambda entry: entry.is_unattended)
+            _tell_of_gaps(pages)
             self._spent = {False: Sum(), True: Sum()} | found
         return self._spent
+
+
+def _tell_of_gaps(pages: Pages) -> None:
+    """Say what of a day's books no budget sees."""
+    gaps = [f"{path}: {why}" for path, why in pages.unread.items()]
+    if pages.damaged:
+        gaps.append(f"lines that cannot be read: {pages.damaged}")
+    if gaps:
+        told = f"what these requests of today cost counts for no budget ({'; '.join(gaps)}); see bubbles doctor usage"
+        log.event("daemon.warning", told, priority="warning")
 
 
 _MEASURES: dict[str, Callable[[Sum], float]] = {  # what failed midway counts as well: a budget is not to be got round by failing
@@ -236,10 +248,6 @@ def whose(origin: str, spoken: Iterable[UserSpoke]) -> tuple[str, str]:
         if ends.is_end(spoke):
             return "background", ""
     return "system", ""
-
-
-def _counted(usage: dict[str, int]) -> dict[str, int]:
-    return {name: max(0, usage[name]) for name in (*COUNTS, "cost_micros", "failed", "guessed", "guessed_micros") if name in usage}
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -308,7 +316,7 @@ def _journalled(path: Path) -> Iterator[Entry]:
         elif ask and (name == "ModelAnswered" or (lost := _lost(body))):
             origin, job = whose("user" if any(spoke.origin == "user" for spoke in spoken) else head.origin, spoken)
             model, provider, at = str(body.get("model", "")), str(body.get("provider", "")), float(body["written"])
-            counts: dict[str, Any] = _counted(body.get("usage", {}))
+            counts: dict[str, Any] = counted(body.get("usage") or {})
             yield Entry(ask, at, head.session, head.turn, origin, job, "answer", model, provider, lost, **counts)
             ask = ""
         elif name in ("ModelFailed", "Stopped"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # versio
 COUNTS = ("input", "output", "cached", "cache_write", "reasoning")  # tokens; the last three are parts of the first two
 ORIGINS = ("user", "cron", "background", "system")  # of a turn: a person, a job of the clock, the end of a command, any other program
 _MOST = 2**63 - 1
+_TOKENS_MOST = 10**9  # of one request: what tells of more tells nothing
 _AT = re.compile(rb'\{"id":"[^"\\]*","at":([0-9]+(?:\.[0-9]+)?),')  # how a line of ours begins
 Key = TypeVar("Key", bound=Hashable)
 
@@ -78,6 +79,7 @@ class Entry:
 
 _DEFAULTS = {item.name: item.default for item in fields(Entry)}
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "float": (int, float), "int": (int,), "int | None": (int,)}
+_OF_USAGE, _OF_FAILED = (*COUNTS, "cost_micros"), ("failed", "guessed", "guessed_micros")
 _NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
 _TYPES = {item.name: _KINDS[str(item.type)] for item in fields(Entry)}
 
@@ -85,6 +87,8 @@ _TYPES = {item.name: _KINDS[str(item.type)] for item in fields(Entry)}
 def entry(body: dict[str, Any]) -> Entry:
     """The entry that a line holds. Raises DataError where it is none."""
     known = {name: value for name, value in body.items() if name in _TYPES}
+    if not _can_be(known):
+        known = {name: value for name, value in known.items() if name not in _OF_USAGE}
     for name, value in known.items():
         kind = type(value)
         if kind not in _TYPES[name] or (kind is not str and not 0 <= value <= _MOST):
@@ -94,6 +98,16 @@ def entry(body: dict[str, Any]) -> Entry:
     if known["at"] > LATEST:  # or no datetime could be made of it
         raise DataError("'at' is no time")
     return Entry(**known)
+
+
+def counted(usage: Mapping[str, Any]) -> dict[str, int]:
+    """The counts of one request, as an entry has them; of its tokens and their cost none where a provider told of more than there can be."""
+    found = {name: min(max(0, count), _MOST) for name in (*_OF_USAGE, *_OF_FAILED) if type(count := usage.get(name)) is int}
+    return found if _can_be(found) else {name: found[name] for name in _OF_FAILED if name in found}
+
+
+def _can_be(counts: Mapping[str, Any]) -> bool:
+    return not any(type(count := counts.get(name)) is int and count > _TOKENS_MOST for name in COUNTS)
 
 
 # -- the files -------------------------------------------------------------------------------------

@@ -160,7 +160,8 @@ def test_whatever_stands_in_the_file_what_comes_after_is_booked(tmp_path_factory
 @pytest.mark.parametrize("line", [
     {}, {"id": "a"}, {"id": "a", "at": 1.0, "session": 3}, {"id": "a", "at": 1.0, "session": "s", "input": -1},
     {"id": "a", "at": 1.0, "session": "s", "input": True}, {"id": "a", "at": 1.0, "session": "s", "input": 1.5},
-    {"id": "a", "at": float("nan"), "session": "s"}, {"id": "a", "at": 1e300, "session": "s"}, {"id": "a", "at": 1.0, "session": "s", "input": 2**64},
+    {"id": "a", "at": float("nan"), "session": "s"}, {"id": "a", "at": 1e300, "session": "s"},
+    {"id": "a", "at": 1.0, "session": "s", "guessed": 2**64},
 ])  # fmt: skip
 def test_what_is_no_entry_is_refused_and_counted(home: Home, line: dict[str, Any]) -> None:
     with pytest.raises(DataError):
@@ -170,6 +171,40 @@ def test_what_is_no_entry_is_refused_and_counted(home: Home, line: dict[str, Any
     pages = Pages(home)
     assert list(pages.entries()) == []
     assert pages.damaged == 1
+
+
+@pytest.mark.parametrize("input", [10**25, 2**63, 2**62, 10**9 + 1])
+def test_more_tokens_than_can_be_are_none_that_somebody_counted(home: Home, input: int) -> None:
+    """What is there already is read, what comes is not written, and the budget sees the same before a new start as after it."""
+    limits = {"tokens_per_day": 1000}
+    odd = {"id": "a.0", "at": NOON, "session": "s", "input": input, "output": 3, "cost_micros": 10**30}
+    home.usage.mkdir()
+    (home.usage / "2025-11.jsonl").write_bytes(line_of({"format": "bubbles.usage", "version": 1}) + line_of(odd))
+    books = Books(home, agents(**limits), now=Clock())
+    books.note("b.0", "s", turn("b"), {"input": input, "output": 3, "cached": 1, "cost_micros": 10**30, "guessed": 10**30})
+    for each in (books, Books(home, agents(**limits), now=Clock())):
+        total = each.today()[False]
+        assert (total.requests, total.uncounted, total.tokens, total.cost_micros) == (2, 2, 0, 0)
+    pages = Pages(home)
+    assert [(each.id, each.is_counted) for each in pages.entries()] == [("a.0", False), ("b.0", False)]
+    assert pages.damaged == 0
+
+
+def test_what_no_budget_sees_is_told_when_a_day_begins(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.usage.mkdir()
+    path = home.usage / "2025-11.jsonl"
+    path.write_bytes(line_of({"format": "bubbles.usage", "version": 1}) + b'{"id":"a.0","at":%.1f,"session":7}\n' % NOON)
+    told: list[str] = []
+    monkeypatch.setattr("bubbles.log.event", lambda name, text, **more: told.append(text))
+    Books(home, agents(), now=Clock()).today()
+    assert "lines that cannot be read: 1" in told.pop()
+    path.unlink()
+    path.mkdir()
+    Books(home, agents(), now=Clock()).today()
+    assert str(path) in told.pop()
+    path.rmdir()
+    Books(home, agents(), now=Clock()).today()
+    assert not told
 
 
 def test_the_books_of_a_newer_program_are_left_alone(home: Home) -> None:
