@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from bubbles import __version__
@@ -27,6 +27,7 @@ _FILES_S = 20.0  # so long, for one in which no session's files lag behind eithe
 _REST_S, _REST_MOST_S = 0.002, 0.05  # between two tries
 _JOURNAL = re.compile(r"turns/[^/]+\.jsonl")
 _ALWAYS = re.compile(r"run|cron/jobs\.json|chats\.json|usage/.*|spool/(inbound|outbound)/.*")
+_GOES_OUT = re.compile(r"spool/outbound/[^/]+/(new|cur|held)/[^/]+\.json")
 WITHOUT = {  # what may be left out, by the name of its option
     "models": re.compile(r"models"),
     "logs": re.compile(r"log"),
@@ -168,8 +169,19 @@ class Saving:
             self._pack.content(path, found.content, found.at_ns)
         for path, fd in moment.media.items():
             self._put(path, fd)
+        for path in self._sent_along(moment):
+            self._copy(path)
         for path, info in moment.directories.items():
             self._pack.directory(path, info)
+
+    def _sent_along(self, moment: Moment) -> Iterator[str]:
+        """The files of messages that wait to go out. They were whole before their message was put, never change, and stay until long after it."""
+        waits = {tuple(path.removesuffix(".json").split("/")[2::2]) for path in moment.files if _GOES_OUT.fullmatch(path)}
+        for name in sorted({name for name, _ in waits}):
+            for path in self._homes.files(f"spool/outbound/{name}/media"):
+                file = os.path.basename(path)
+                if any((name, file[:at]) in waits for at, sign in enumerate(file) if sign == "."):
+                    yield path
 
     def _is_skipped(self, path: str) -> bool:
         parts = path.split("/")

@@ -22,6 +22,7 @@ from bubbles.archive.saving import Patience, Saving
 from bubbles.channels.receipts import Receipts
 from bubbles.errors import Misconfigured, TryAgain
 from bubbles.kernel.events import ModelAsked, ToolFinished, to_line
+from bubbles.messages import Media
 from bubbles.paths import Home
 from tests.archive.home import ended, file, history, journal, saved, spoke, tree
 from tests.tidying.home import inbound, outbound
@@ -267,3 +268,13 @@ def test_whatever_files_are_called_they_come_back(tmp_path_factory: pytest.TempP
     own = tree(home.root)
     found = tree(again(saved(home), tmp_path).root)
     assert {name: value for name, value in own.items() if name not in litter} == {name: value for name, value in found.items() if name not in litter}
+
+
+@pytest.mark.parametrize("state", ["new", "cur", "held"])
+def test_files_of_a_message_that_waits_to_go_out_are_in_it(home: Home, tmp_path: Path, state: str) -> None:
+    media = home.outbound("telegram") / "media"
+    outbound(home, "cli-1.c", state, media=(Media(str(file(media / "cli-1.c.0.png", "image")), "a.png"),))
+    outbound(home, "cli-2.c", "done", media=(Media(str(file(media / "cli-2.c.0.png", "sent")), "b.png"),))
+    file(media / "cli-3.c.0", "of a message that was never put")
+    found = again(saved(home), tmp_path).outbound("telegram") / "media"
+    assert {each.name: each.read_text() for each in found.iterdir()} == {"cli-1.c.0.png": "image"}
