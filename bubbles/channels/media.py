@@ -141,13 +141,23 @@ def _sniffed(head: bytes, type: str, name: str) -> str:
     return "application/octet-stream" if said in ("image/png", "image/jpeg", "image/gif", "image/webp") else said
 
 
+def lies_in(path: Path, root: Path) -> bool:
+    """Whether a path that a message names is directly in `root`, or was there when the home was elsewhere: it may have been restored or moved.
+
+    >>> lies_in(Path("/old/spool/outbound/x/media/a.png"), Path("/new/spool/outbound/x/media"))
+    True
+    """
+    within = root.parts[-4:]
+    return path.parent == root or (within[:1] == ("spool",) and ".." not in path.parts and path.parts[-5:-1] == within)
+
+
 def opened(media: Media, root: Path) -> BinaryIO:
     """The file that goes out, for reading: a regular one directly in `root` (outbound/NAME/media). Raises NotEver where there is none.
 
     Its directory is held open while its name is looked up, and no link is followed: what was moved into its place meanwhile is not sent.
     """
     path = Path(media.path)
-    if path.parent != root or path.name in ("", ".", ".."):
+    if not lies_in(path, root) or path.name in ("", ".", ".."):
         raise NotEver(f"the file {cleaned(media.name or path.name)} does not lie where files to be sent lie")
     try:
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -115,6 +115,19 @@ def test_what_goes_out_is_read(tmp_path: Path) -> None:
         assert file.read() == b"hello"
 
 
+def test_a_home_that_was_restored_elsewhere_sends_its_own_file(tmp_path: Path) -> None:
+    old, root = (tmp_path / home / "spool" / "outbound" / "test" / "media" for home in ("old", "new"))
+    for each in (old, root):
+        each.mkdir(parents=True)
+        (each / "x").write_bytes(each.parts[-5].encode())
+    (old / "gone").write_bytes(b"s")
+    with opened(Media(str(old / "x")), root) as file:
+        assert file.read() == b"new"
+    for path in (old / "gone", old / ".." / "media" / "x", old.parent.parent / "other" / "media" / "x"):
+        with pytest.raises(NotEver):
+            opened(Media(str(path)), root)
+
+
 @pytest.mark.parametrize("kind", ["elsewhere", "above", "below", "link", "pipe", "directory", "missing", "itself", "linked root"])
 def test_nothing_else_goes_out(tmp_path: Path, kind: str) -> None:
     root = tmp_path / "media"
