@@ -15,7 +15,7 @@ from pathlib import Path
 
 from row import Row, table
 
-SCRIPTS = ("help", "oneshot", "turn", "rounds", "sessions", "history", "idle", "growth", "units", "sandboxes", "steps")
+SCRIPTS = ("help", "oneshot", "turn", "rounds", "sessions", "history", "idle", "growth", "models", "units", "sandboxes", "steps")
 
 
 def rows(name: str) -> list[Row]:

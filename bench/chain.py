@@ -124,8 +124,8 @@ def chain(path: Path, url: str, *names: str, settings: dict[str, Any] | None = N
     """A chain below `path` whose model is at `url`."""
     made = Chain(Home(path / "home"))
     made.configure(url, settings)
-    made.start(*names)
     try:
+        made.start(*names)
         yield made
     finally:
         made.close()

@@ -4,8 +4,9 @@
 
 Prints its base URL. It speaks as much of OpenAI's protocol as modeld asks for: each answer is a stream of eight pieces, written at once over a
 connection that is kept. Where the last words of the person say `rounds=N`, the first N answers are calls of `exec` with `echo hi`; where they say
-`hold=S`, the first is one with `sleep S`. It parses no JSON: what we send begins each message with its role. `GET /_said` tells the seconds
-that it spent on answers, how many they were, and the bytes of the longest request. It ends when its standard input does.
+`hold=S`, the first is one with `sleep S`; with `pieces=N` the answer has N pieces. It parses no JSON: what we send begins each message with its
+role. `GET /_said` tells the seconds that it spent on answers, how many they were, and the bytes of the longest request. It ends when its standard
+input does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 
 PIECES = ("Eight ", "pieces ", "of ", "an ", "answer ", "that ", "is ", "short.")
-_ROUNDS, _HOLD = re.compile(rb"rounds=(\d+)"), re.compile(rb"hold=(\d+)")
+_ROUNDS, _HOLD, _PIECES = (re.compile(rb"%b=(\d+)" % name) for name in (b"rounds", b"hold", b"pieces"))
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -51,6 +52,8 @@ def answer(body: bytes) -> bytes:
         return _call(done, "echo hi")
     if (hold := _HOLD.search(body, last)) and not done:
         return _call(done, f"sleep {int(hold[1])}")
+    if pieces := _PIECES.search(body, last):
+        return _HEAD + b"".join(_event({"content": f"piece {n} "}) for n in range(int(pieces[1]))) + _event({}, "stop") + _END
     return _TEXT
 
 

@@ -79,6 +79,7 @@ def _passing_ms() -> float:
 
 def main(measure: Callable[[], list[Row]]) -> None:
     """A row's script run alone: its part of the table, or with --json its rows for whoever makes the whole one."""
+    quiet.ending_in_order(with_parent="--json" in sys.argv)
     quiet.undisturbed()
     rows = _beside_pass(measure())
     print(json.dumps([asdict(row) for row in rows]) if "--json" in sys.argv else table(rows))
