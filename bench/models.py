@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import disk
 import httpx
@@ -90,8 +91,8 @@ def measure() -> list[Row]:
 def _beside(way: str, dial: Dial, provider: str, client: httpx.Client, url: str) -> list[Row]:
     took: dict[tuple[str, int], list[float]] = {}
     for pieces in [SHORT, LONG] * ROUNDS:
-        took.setdefault(("httpx", pieces), []).append(_ms(lambda pieces=pieces: _bare(client, url, pieces)))
-        took.setdefault(("modeld", pieces), []).append(_ms(lambda pieces=pieces: _through(dial, provider, pieces)))
+        took.setdefault(("httpx", pieces), []).append(_ms(partial(_bare, client, url, pieces)))
+        took.setdefault(("modeld", pieces), []).append(_ms(partial(_through, dial, provider, pieces)))
     middle = {key: median(values) for key, values in took.items()}
     chunk = {who: (middle[who, LONG] - middle[who, SHORT]) / (LONG - SHORT) * 1000 for who in ("httpx", "modeld")}
     ratio = middle["modeld", SHORT] / middle["httpx", SHORT]
