@@ -169,7 +169,10 @@ class Outgoing:
         """Tell the feed of a turn, once in each place where these words were said."""
         for spoke in last_of_each_address(words):
             where = {"thread": spoke.address.thread, "message": spoke.message}
-            self._feed.publish(_topic(spoke, kind), {"turn": turn, "kind": kind, **where, kind: body})
+            event = {"turn": turn, "kind": kind, **where, kind: body}
+            self._feed.publish(_topic(spoke, kind), event)
+            if kind == "state":  # once more, for those who want to hear of nothing dearer
+                self._feed.publish(f"state/{spoke.address.channel}/{spoke.address.chat}", event)
 
     def streams(self, messages: list[str], words: Sequence[UserSpoke]) -> bool:
         """Whether somebody wants to see text as it comes: a terminal that waits for one of `messages`, or who listens to a chat of `words`."""

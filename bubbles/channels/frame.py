@@ -131,11 +131,11 @@ class Frame:
 
     async def _hear_agentd(self) -> None:
         """agentd's feed rings when it has left a message for us, and tells of progress where that is wanted."""
-        ring, shown = f"out/{self.channel.name}", f"{self.channel.name}/"
-        async for topic, body in follow(self.daemon.home, ring, *([shown] if self._progress.wanted else [])):
+        ring, shown = f"out/{self.channel.name}", self._progress.wanted
+        async for topic, body in follow(self.daemon.home, ring, *filter(None, [shown])):
             if (topic, body) == CONNECTED or topic == ring:
                 self.outlet.ring()
-            elif topic.startswith(shown):
+            elif shown and topic.startswith(shown):
                 self._progress.tell(topic, body)
 
     def _up(self) -> None:

@@ -30,7 +30,9 @@ class Progress:
 
     def tell(self, topic: str, event: dict[str, Any]) -> None:
         """Show it soon, unless a newer one of its topic comes first."""
-        address = Address(self._channel.name, topic.removeprefix(f"{self._channel.name}/").rpartition("/")[0], str(event.get("thread") or ""))
+        name, is_bare = self._channel.name, topic.startswith(f"state/{self._channel.name}/")
+        chat = topic.removeprefix(f"state/{name}/") if is_bare else topic.removeprefix(f"{name}/").rpartition("/")[0]
+        address = Address(name, chat, str(event.get("thread") or ""))
         if self._drafts is not None:
             self._drafts.tell(address, event)
         if event.get("kind") == "state" and self._channel.typing_s:
@@ -42,9 +44,11 @@ class Progress:
             self._some.set()
 
     @property
-    def wanted(self) -> bool:
-        """Whether the feed has anything for us."""
-        return self._channel.shows or self._channel.drafts or self._channel.typing_s > 0
+    def wanted(self) -> str:
+        """How the topics of the feed begin that it wants; "" where there is nothing for us. Text is streamed for those alone who show it."""
+        if self._channel.shows or self._channel.drafts:
+            return f"{self._channel.name}/"
+        return f"state/{self._channel.name}/" if self._channel.typing_s else ""
 
     async def close(self) -> None:
         """Show nothing any more."""
