@@ -25,8 +25,8 @@ from bubbles.providers.address import is_here
 from bubbles.providers.answer import Draft
 from bubbles.providers.body import body
 from bubbles.providers.failure import from_response, no_json, refuses, too_large
-from bubbles.providers.http1 import ANSWER_MOST, Broken
-from bubbles.providers.lenient import parsed
+from bubbles.providers.http1 import Broken
+from bubbles.providers.lenient import ANSWER_MOST, parsed
 from bubbles.providers.origin import Exchange, Origin
 from bubbles.providers.provider import Answer, Ask, Capabilities, able
 from bubbles.providers.sse import Events

@@ -12,8 +12,7 @@ from typing import Any
 
 from bubbles import log
 from bubbles.errors import ContextTooLong, ModelDown, ModelError, NotAuthorized, RateLimited, Rejected
-from bubbles.providers.http1 import ANSWER_MOST
-from bubbles.providers.lenient import parsed
+from bubbles.providers.lenient import ANSWER_MOST, parsed
 from bubbles.providers.retry import retry_after_s
 
 _TEXT_MOST = 400  # characters of a provider's words that an error carries

@@ -15,7 +15,8 @@ import zlib
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-ANSWER_MOST = 32 << 20  # bytes of one answer, as they are once it is unpacked
+from bubbles.providers.lenient import ANSWER_MOST
+
 _FRAME_MOST = 64 << 10  # bytes that may come with nothing of the body among them: the head, a chunk's size, the trailers
 _CODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+ANSWER_MOST = 32 << 20  # bytes of one answer, as they are once it is unpacked
 COUNT_MOST = 10**9  # tokens: no window comes near, and sums of as many as there may be stay whole numbers of 64 bits
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from typing import Any
 
-from bubbles.providers.http1 import ANSWER_MOST, Unpacked
-from bubbles.providers.lenient import counted, parsed
+from bubbles.providers.http1 import Unpacked
+from bubbles.providers.lenient import ANSWER_MOST, counted, parsed
 
 _NAME_MOST = 200  # characters of a model's name: LiteLLM takes a minute over one of megabytes
 _TELLS = re.compile(rb'"usage(Metadata)?"\s*+:\s*+(?!null)|"model"\s*+:\s*+(?!null|"[^"]{0,%d}")' % _NAME_MOST)
