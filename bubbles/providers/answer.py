@@ -12,6 +12,7 @@ from bubbles.providers.failure import from_object
 from bubbles.providers.lenient import counted
 from bubbles.providers.provider import Answer, Ask
 
+_CALLS_MOST = 500  # of one answer; each piece of one is looked for among them
 _NAME_MOST = 200  # characters of a model's name
 
 
@@ -100,6 +101,8 @@ class Draft:
         id, name = str(call.get("id") or ""), str(function.get("name") or "")
         found = self._known(call.get("index"), id, name, n)
         if found is None:
+            if len(self._calls) == _CALLS_MOST:
+                raise Rejected(f"an answer of more than {_CALLS_MOST} calls")
             found = {"index": call.get("index"), "id": id, "name": "", "arguments": []}
             self._calls.append(found)
         found["id"] = found["id"] or id

@@ -117,6 +117,13 @@ def good(*, streamed: bool, **more: Any) -> Callable[[], Pieces]:
 # -- size ------------------------------------------------------------------------------------------
 
 
+@everyone
+def test_an_answer_has_no_end_of_calls(name: str) -> None:
+    calls = [{"index": n, "id": f"c{n}", "type": "function", "function": {"name": "exec", "arguments": "{}"}} for n in range(501)]
+    with pytest.raises(Rejected, match="more than 500 calls"):
+        asked(name, sent(*(event({"tool_calls": [call]}) for call in calls), event({}, "tool_calls"), b"data: [DONE]\n\n"))
+
+
 LINE, EVENT, PING = b"x" * MIB, event({"content": "z" * MIB}), b": ping\n" * (MIB // 7)
 
 
