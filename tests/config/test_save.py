@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -140,6 +140,7 @@ def test_two_programs_may_change_the_file_at_once(home: Home) -> None:
     assert len(raw(home)["providers"]["custom"]["models"]) == 24
 
 
+@settings(max_examples=40)
 @given(extra=st.dictionaries(st.text(), JSON, max_size=4), nested=st.dictionaries(st.text(), JSON, max_size=4))
 def test_what_is_not_understood_survives_every_rewriting(
     tmp_path_factory: pytest.TempPathFactory, extra: dict[str, Any], nested: dict[str, Any]

@@ -1,6 +1,6 @@
 """Chats that were compacted over and over: of any of them a request is made that no vendor takes amiss, and nothing that was said is gone.
 
-In the ordinary suite some hundred chats, in the soak (BUBBLES_TEST_SOAK=1) 10 000; each is compacted up to 40 times.
+In the ordinary suite sixty chats, in the soak (BUBBLES_TEST_SOAK=1) 10 000; each is compacted up to 40 times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bubbles.sessions.history import History, settled
 from tests.disasters.soak import SOAK
 from tests.kernel.histories import translate
 
-CHATS = int(os.environ.get("BUBBLES_TEST_CHAINS", 10_000 if SOAK else 120))
+CHATS = int(os.environ.get("BUBBLES_TEST_CHAINS", 10_000 if SOAK else 60))
 MOST = 40  # compactions of one chat
 SHAPES = (context.Shape(), context.Shape(after_tool="assistant_only"), context.Shape(tools=False), context.Shape(reasoning="require"))
 _SEES = Capabilities(

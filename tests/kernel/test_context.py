@@ -49,7 +49,7 @@ MESSAGES = st.fixed_dictionaries(
 ANYTHING = st.lists(MESSAGES | JSON, max_size=12)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(ANYTHING, st.sampled_from(list(SHAPES)))
 def test_anything_becomes_well_formed(messages: list[Any], shape: Shape) -> None:
     before = copy.deepcopy(messages)
@@ -75,7 +75,7 @@ def test_what_is_well_formed_passes_unchanged(messages: list[dict[str, Any]]) ->
     assert [encode(message) for message in build(messages, Shape(reasoning="keep"))] == [encode(message) for message in messages]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(ANYTHING, ANYTHING, st.sampled_from(list(SHAPES)))
 def test_a_longer_history_begins_with_the_shorter_request(first: list[Any], more: list[Any], shape: Shape) -> None:
     """The prompt cache lives on this. `first` is made a request: no calls open, a user or a result last."""

@@ -62,7 +62,11 @@ def test_a_weight_stays_within_what_clipping_relies_on(text: str) -> None:
     [
         (_ASCII[0][0], "[A-Z]?[a-z]{1,12}|[A-Z]{1,6}", "aaazAAAZ .7é"),
         (_ASCII[4][0], r"\s{2,16}|[\n\t]", " \n\t\r\x0b\x1c\u3000\x85x"),
-        (_WIDE[0][0], r"[\u2e80-\u2fff\u3001-\u303f\u31c0-\u9fff\uf900-\ufaff\uff00-\uffef]|[\u2010-\u206f\u3000]{1,3}", "文，、\u3000…—\u200f\u2070x"),
+        (
+            _WIDE[0][0],
+            r"[\u2e80-\u2fff\u3001-\u303f\u31c0-\u9fff\uf900-\ufaff\uff00-\uffef]|[\u2010-\u206f\u3000]{1,3}",
+            "文，、\u3000…—\u200f\u2070x",
+        ),
     ],
     ids=["words", "blanks", "Chinese"],
 )
