@@ -48,9 +48,10 @@ class Seen:
     response: httpx.Response | None = None
 
     async def close(self) -> None:
-        """Let go of the answer, wherever it has been read to."""
-        if self.response is not None:
-            await self.response.aclose()
+        """Let go of the answer, wherever it has been read to: the context of an ask that has ended is kept with its outcome, and this in it."""
+        response, self.response = self.response, None
+        if response is not None:
+            await response.aclose()
 
 
 _seen: ContextVar[Seen] = ContextVar("seen")

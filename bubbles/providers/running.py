@@ -45,7 +45,9 @@ def turn_of(ask: str) -> str:
 class Running:
     """One ask, from its first request to the end of its being kept."""
 
-    _task: asyncio.Task[Body]
+    _task: asyncio.Future[
+        Body
+    ]  # the task that asks; when it has ended, a future that has, for a task keeps its context and the frames of its failure
 
     def __init__(self, id: str, provider: str, clock: Clock, base: str = "", cost: Cost = lambda usage: None) -> None:
         self.id = id
@@ -108,6 +110,10 @@ class Running:
         """The request has ended: so has the ask, if it had not before. What is kept of it is its outcome, and not what was asked."""
         self.listener = None
         error = None if task.cancelled() else task.exception()
+        self._task = asyncio.get_running_loop().create_future()
+        self._task.cancel()
+        if error is not None:
+            error.__traceback__ = error.__cause__ = error.__context__ = None
         if self._outcome.done():
             return
         if task.cancelled():
@@ -118,7 +124,7 @@ class Running:
             self._outcome.set_exception(error)
             self._outcome.exception()  # a failure that nobody came for is no bug
 
-    async def _run(self, provider: Provider, ask: Ask, retries: int, after: Collection[asyncio.Task[Body]], after_s: float) -> Body:
+    async def _run(self, provider: Provider, ask: Ask, retries: int, after: Collection[asyncio.Future[Body]], after_s: float) -> Body:
         """Ask until there is an answer, or a failure that another attempt would not mend. Raises ModelError."""
         if after and (await asyncio.wait(after, timeout=after_s))[1]:
             why = f"{self.id} goes beside one that was dropped and has not ended in {after_s:g} s"
