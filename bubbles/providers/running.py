@@ -47,7 +47,7 @@ class Running:
 
     _task: asyncio.Future[
         Body
-    ]  # the task that asks; when it has ended, a future that has, for a task keeps its context and the frames of its failure
+    ]  # the task that asks; afterwards a future that has ended, for a task keeps its context and its frames
 
     def __init__(self, id: str, provider: str, clock: Clock, base: str = "", cost: Cost = lambda usage: None) -> None:
         self.id = id
