@@ -26,8 +26,8 @@ test: $(READY)  ## every test, the linters among them:  make test [ARGS="tests/s
 	@BUBBLES_HOME="$(CURDIR)/.demo/home" bin/bubbles models fetch
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-soak: $(READY)  ## kill -9 thousands of times, 20 backups meanwhile, power cuts, disasters of their real length, an idle hour (an hour and a half in all)
-	@BUBBLES_TEST_SOAK=1 $(BIN)/python -m pytest -q tests/crash tests/disasters tests/pains tests/egress tests/workspace tests/kernel/histories tests/sandboxes/attacks $(ARGS)
+soak: $(READY)  ## kill -9 thousands of times, 20 backups meanwhile, power cuts, disasters of their real length, an idle hour, a hundred thousand histories (three to four hours in all)
+	@BUBBLES_TEST_SOAK=1 $(BIN)/python -m pytest -q tests/crash tests/disasters tests/pains tests/egress tests/workspace tests/kernel tests/sandboxes/attacks $(ARGS)
 
 lint: $(READY)  ## ruff, mypy and shellcheck alone
 	@$(BIN)/python -m pytest -q tests/test_linters.py
