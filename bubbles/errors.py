@@ -218,7 +218,8 @@ class NotEver(DeliveryError):
 
 
 def _tree(root: type[BubblesError]) -> dict[str, type[BubblesError]]:
-    found = {root.kind: root}
+    """The class of each kind; a subclass without a kind of its own, wherever it is defined, is told as what it is one of."""
+    found = {root.kind: root} if "kind" in vars(root) else {}
     for child in root.__subclasses__():
         found |= _tree(child)
     return found

@@ -34,8 +34,6 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class TooLarge(NotEver):
     """A file is larger than is taken."""
 
-    kind = "too_large"
-
 
 class Sink:
     """A file that is being written. `media` is what it has become, once its `async with` is over."""

@@ -19,7 +19,7 @@ from bubbles import bus, errors, starter
 from bubbles.bus import bound, caller, door, is_running, wire
 from bubbles.bus.dial import Dial
 from bubbles.bus.listener import Listener
-from bubbles.errors import BubblesError
+from bubbles.errors import BubblesError, TryAgain
 from bubbles.messages import Inbound, Sender, to_dict
 from bubbles.paths import Home
 from bubbles.spool import Queue
@@ -101,6 +101,15 @@ def test_the_errors_are_the_codes():
     table = [row for row in rows(section("Errors")) if len(row) == 3 and row[1] in ("yes", "no")]
     told = {row[0].strip("`"): (row[1] == "yes", tuple(re.findall(r"`(\w+)`", row[2]))) for row in table}
     assert told == {kind: (cls.temporary, cls.details) for kind, cls in errors._tree(BubblesError).items()}
+
+
+def test_an_error_of_one_rooms_own_is_told_as_what_it_is_one_of():
+    class Fuller(TryAgain):
+        def __init__(self, disk: str) -> None:
+            super().__init__(f"{disk} is full", remedy="delete something")
+
+    back = errors.from_wire(errors.to_wire(Fuller("/srv")))
+    assert (type(back), back.text, back.remedy) == (TryAgain, "/srv is full", "delete something")
 
 
 class Answers:
