@@ -15,7 +15,7 @@ PROGRAMS: dict[str, tuple[str, str, str, str]] = {
     "history": ("bubbles.programs.history", "Pipes", "SESSION", "the messages of one session"),
     "scan": ("bubbles.programs.scan", "Pipes", "", "render JSON lines as lines for people"),
     "onboard": ("bubbles.programs.onboard", "Set up", "[--yes]", "create or refresh the configuration"),
-    "models": ("bubbles.programs.models", "Set up", "fetch|list", "fetch a local model, list what can be asked"),
+    "models": ("bubbles.programs.models", "Set up", "list|route|test|fetch", "list what can be asked, try it; fetch a local model"),
     "provider": ("bubbles.programs.provider", "Set up", "login|logout|status [NAME]", "sign in to a provider by a subscription of yours"),
     "completion": ("bubbles.programs.completion", "Set up", "bash|zsh|fish", "print the completion script of a shell"),
     "status": ("bubbles.programs.status", "Run", "[--json]", "what is configured, what runs, and what is wrong"),

@@ -16,8 +16,8 @@ where that runs; `login` goes through what a platform wants once, where it wants
 Input:
   nothing; login: the answers
 Output:
-  status: a line a channel: its state, who runs its daemon, when a message last came in and went out, how many wait, are being
-  sent, are held (for you to decide) and are uncertain (nobody knows whether they arrived). With --json one JSON object
+  status: a line a channel: its state, who runs its daemon, when a message last came in and went out, how many wait, are
+  being sent, are held (for you to decide) and are uncertain (nobody knows whether they arrived). With --json one JSON object
   a channel; people: a line a person, or with --json an object
 Exit codes:
   0   all are well, or there is none; done

@@ -1,7 +1,8 @@
 """Say which models can be asked, where a name leads, and whether a model answers; fetch one for this machine.
 
 `route` tells which provider a name leads to and why, what the model can do, and what it costs. `list` tells the models by
-provider: of a self-hosted one, while modeld runs, what its endpoint lists; of a vendor that is named, all that are known.
+provider: of a self-hosted one, while modeld runs, what its endpoint lists; of a vendor that is named and set up, all that
+are known.
 `test` asks a model for one word, once, and says in words what kept it from answering; where the provider is paid that may
 cost a fraction of a cent, and it says so first.
 
@@ -26,7 +27,8 @@ Exit codes:
   65  a file is not what its hash says, or no model
   69  the package index cannot be reached
   75  the disk is full; with test: not now (asked too often, server down), later perhaps
-  78  the configuration is wrong, several providers claim the name alike, or, with test, the key, name or address is wrong
+  78  the configuration is wrong, several providers claim the name alike, none that is set up does, or, with test, the key,
+      name or address is wrong
 Examples:
   bubbles models list
   bubbles models list --json anthropic | jq -r .id

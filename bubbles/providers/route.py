@@ -43,6 +43,10 @@ def route(settings: Any, model: str = "", provider: str = "") -> Route:
     found = _by_list(settings, model) or _by_prefix(settings, model) or _by_keyword(settings, model) or _by_default(settings, model)
     if found is None:
         where = f"no provider that is set up answers for the model {model!r}" if model else "no model is set up"
+        meant = _meant(model, [entry for entry in REGISTRY.values() if entry.category != OAUTH])
+        if len({entry.name for *_, entry in meant}) == 1:
+            entry = meant[0][-1]
+            raise Misconfigured(f"{where}: it is {entry.title}'s, which is not set up", remedy=f"bubbles onboard --provider {entry.name}")
         raise Misconfigured(where, remedy="bubbles onboard")
     return found
 
@@ -136,20 +140,25 @@ def _by_prefix(settings: Any, model: str) -> Route | None:
 
 def _by_keyword(settings: Any, model: str) -> Route | None:
     """A keyword counts where it begins a word; the one that comes first in the name decides, of two at one place the longer."""
+    found = _meant(model, [entry for entry in REGISTRY.values() if entry.category != OAUTH and is_set_up(entry, settings)])
+    if not found:
+        return None
+    word = found[0][0]
+    claims = [(entry, f"{entry.name}/{model}") for _, entry in found]
+    entry = _one(model, claims, f'"{word}" in its name means each of them')
+    return _to(entry, _model(entry, settings, model), f'"{word}" in the model\'s name means {entry.name}') if entry else None
+
+
+def _meant(model: str, entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
+    """Those of `entries` whose keyword decides, each with that word."""
     found = [
         (at.start(), -len(word), word, entry)
-        for entry in REGISTRY.values()
-        if entry.category != OAUTH and is_set_up(entry, settings)
+        for entry in entries
         for word in entry.keywords
         if (at := re.search(rf"(?<![a-z0-9]){re.escape(word)}", model.lower()))
     ]
-    if not found:
-        return None
-    best = min(one[:2] for one in found)
-    word = next(one[2] for one in found if one[:2] == best)
-    claims = [(entry, f"{entry.name}/{model}") for *place, _, entry in found if tuple(place) == best]
-    entry = _one(model, claims, f'"{word}" in its name means each of them')
-    return _to(entry, _model(entry, settings, model), f'"{word}" in the model\'s name means {entry.name}') if entry else None
+    best = min((one[:2] for one in found), default=None)
+    return [(word, entry) for *place, word, entry in found if tuple(place) == best]
 
 
 def _by_default(settings: Any, model: str) -> Route | None:

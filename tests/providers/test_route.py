@@ -107,7 +107,9 @@ def test_a_model_that_stands_in_is_found_by_its_own_name_and_never_by_a_login(ho
 
 
 REFUSED = [
-    ({}, "gpt-5", "", "no provider that is set up", "onboard"),
+    ({}, "gpt-5", "", "it is OpenAI's, which is not set up", "bubbles onboard --provider openai"),
+    ({}, "claude-sonnet-4-5", "", "it is Anthropic's, which is not set up", "bubbles onboard --provider anthropic"),
+    ({}, "nonsense-xyz", "", "no provider that is set up", "onboard"),
     ({}, "", "", "no model is set up", "onboard"),
     ({"embedded": {"model_path": "/m/Tiny.gguf"}}, "gpt-5", "", "no provider that is set up", "onboard"),
     ({}, "", "ollama", "no model is named", "agents.defaults.model"),
