@@ -96,7 +96,7 @@ def test_words_behind_a_damaged_header_of_a_journal_are_not_lost(home: Home) -> 
         w.start()
         w.put("go on for long")
         w.ring()
-        w.until(lambda: b"ModelAsked" in w.journal())
+        w.until(lambda: b"ModelAsked" in w.journal() and w.fake.seen()["requests"])
         w.kill("agentd")
         journal = home.turns / "s.jsonl"
         journal.write_bytes(journal.read_bytes().replace(b'"format"', b'"f\0rmat"', 1))
