@@ -22,7 +22,7 @@ class Message:
 
     class Arguments(tool.Arguments):
         to: str = Field("", max_length=300, description='CHANNEL:CHAT, or CHANNEL:CHAT/THREAD; "" is this chat')
-        text: str = Field("", max_length=100_000)
+        text: str = Field("", max_length=100_000, description="What it says")
         files: list[str] = Field(default_factory=list, max_length=10, description="Paths of files to send")
 
     def __init__(self, settings: Any = None) -> None:

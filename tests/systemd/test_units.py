@@ -69,7 +69,7 @@ def test_a_home_with_any_name_and_no_second_one_beside_it(person: Person) -> Non
     other = person.run(["bubbles", "units", "install"], check=False)
     assert other.returncode == 78
     assert home in other.stderr
-    assert person.run(["ls", home]).stdout.split() == ["cron", "log", "models", "run", "sessions", "spool", "turns", "usage"]
+    assert person.run(["ls", home]).stdout.split() == ["cron", "log", "models", "run", "sessions", "spool", "tokens", "turns", "usage"]
 
 
 def test_what_does_not_start_is_named(person: Person) -> None:

@@ -59,7 +59,7 @@ def test_schemas_are_complete_plain_and_the_same_bytes_each_time() -> None:
 def test_each_tool_is_what_its_registry_line_says(name: str) -> None:
     tool = load(Tools())[name]
     assert tool.name == name
-    assert tool.free == (name in ("read_file", "list_dir", "job_result"))
+    assert tool.free == (name in ("read_file", "list_dir", "job_result", "find_person"))
 
 
 @pytest.mark.parametrize(
