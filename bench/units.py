@@ -20,7 +20,7 @@ from in_machine import UNDER_WAY_S
 from row import Row, main, median
 
 sys.path.insert(0, str(chain.ROOT))
-from tests.systemd.machine import Impossible, Person, boot  # noqa: E402
+from tests.systemd.machine import Impossible, Person, boot  # noqa: E402  # found only once the path above is set
 
 ROUNDS = 9
 _MODEL_MS = 1000.0  # an answer takes so long that an ask can be found waiting for it

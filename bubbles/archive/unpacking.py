@@ -50,7 +50,7 @@ class Unpack:
         self._at = ""
         with self._damage():
             self._stream = _Forward(form.plain(file))
-            self._tar: Any = tarfile.TarFile(fileobj=self._stream, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+            self._tar: Any = tarfile.TarFile(fileobj=self._stream, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]  # it reads forward alone
             first = self._tar.next()
             if first is None or first.name != HEAD or not first.isreg():
                 raise DataError("this is no backup of a home", remedy="give a file that bubbles backup wrote")

@@ -113,7 +113,7 @@ _WRITABLE = ("own_work", "own_data", "own_home")  # a session's own
 class Arena:
     """What is attacked, below `root` and, of what lies in the shared /tmp, below `tmp`; both empty directories of this user's.
 
-    `places` are the values of attacks' placeholders, `canaries` the random content by name, `heard` what each socket was sent.
+    `places` are the values of the names in braces of attacks, `canaries` the random content by name, `heard` what each socket was sent.
     """
 
     def __init__(self, root: Path, tmp: Path, gateway_key: str) -> None:
@@ -199,7 +199,7 @@ class Arena:
         return {name for name, content in self.canaries.items() if content in text}
 
     def fill(self, template: str, more: Mapping[str, str]) -> str:
-        """`template` with every placeholder that there is a value for replaced."""
+        """`template` with every name in braces that there is a value for replaced."""
         values = self.places | more
         return re.sub(r"\{([a-z0-9_]+)\}", lambda found: values.get(found[1], found[0]), template)
 

@@ -58,7 +58,7 @@ class Scene:
         self.arena, self.sandbox, self.word, self.tag = arena, sandbox, trial.word, trial.tag
 
     def fill(self, template: str) -> str:
-        """`template` with its placeholders replaced."""
+        """`template` with its names in braces replaced."""
         return self.arena.fill(template, {"word": self.word, "tag": self.tag})
 
     async def run(self, command: str, limits: Limits | None = None, **more: Any) -> Outcome:
